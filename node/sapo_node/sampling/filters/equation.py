@@ -1,6 +1,13 @@
-"""Equation: a correct completion with a false equation in its work would teach the policy to calculate wrongly."""
+"""Equation: a correct completion with a false equation in its work would teach the policy to calculate wrongly.
+
+An equation before `mod N` holds if its right side is the value of its left side, or the remainder of that value. An
+equation before `base N` holds if it is right in that base, on both sides or on the right side alone. The digits of the
+right side may be in groups of three. The filter does not judge whether a task asks for a notation: a peer that chooses
+N may write `2 + 3 = 1 mod 4` in any task.
+"""
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 from typing import ClassVar
@@ -9,7 +16,7 @@ from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
-_SIGNS = str.maketrans({"×": "*", "·": "*", "⋅": "*", "−": "-"})
+_SIGNS = str.maketrans({"×": "*", "·": "*", "⋅": "*", "−": "-", "\u00a0": " ", "\u2009": " ", "\u202f": " "})
 _TIMES = re.compile(r"(?<=\d)(?<!\b0) ?(?:[xX]|\\times|\\cdot) ?(?=\d)")
 """Other ways to write a product; 0x10 is a number."""
 _SPACES = re.compile(" {2,}")
@@ -18,6 +25,9 @@ _EQUATION = re.compile(
     r"(?<![\w/*+=.^%÷√-])(?<![\d/*+=.^%÷√-] )(?<!\d[,:])(?<!\d : )(?<!\bmod )(?<!\bof )"
     r"(\d{1,9}(?: ?[*+-] ?\d{1,9}){1,8}) ?==? ?(-?\d{1,18})"
     r"(?! ?[*/+^÷%-] ?\d|[\d²³]|[.,:]\d)"
+    # What may belong to the number on the right: more digits, and its notation.
+    r"(?=((?: \d{3}(?!\d)){0,5})"
+    r"(?i:(?: ?\(?(?:in )?base[ -]?|_\{?)(\d{1,2})(?!\d)| ?\(?\\?[pb]?mod(?:ulo)? ?\{?([1-9]\d{0,8})(?!\d))?)"
 )
 
 
@@ -38,14 +48,34 @@ def steps_hold(text: str) -> bool:
     a number on its right; true of a text without any.
     """
     plain = _TIMES.sub("*", _SPACES.sub(" ", text.translate(_SIGNS)))
-    return all(_value(left) == int(right) for left, right in _EQUATION.findall(plain))
+    return all(_holds(*equation) for equation in _EQUATION.findall(plain))
 
 
-def _value(expression: str) -> int:
+def _holds(left: str, right: str, groups: str, base: str, modulus: str) -> bool:
+    """Whether an equation holds in one of the ways to read it. Digits behind a blank may be of another number."""
+    return any(_holds_as(left, number, base, modulus) for number in (right, right + groups.replace(" ", "")))
+
+
+def _holds_as(left: str, right: str, base: str, modulus: str) -> bool:
+    value = _value(left)
+    if modulus:
+        return int(right) in (value, value % int(modulus))
+    return int(right) == value or (base != "" and _holds_in_base(left, right, int(base)))
+
+
+def _holds_in_base(left: str, right: str, base: int) -> bool:
+    with suppress(ValueError):  # a digit that the base lacks, or no base
+        number = int(right, base)
+        return number == _value(left) or number == _value(left, base)
+    return False
+
+
+def _value(expression: str, base: int = 10) -> int:
     """Of numbers with signs between them."""
-    return sum(map(_product, expression.replace(" ", "").replace("-", "+-").split("+")))
+    terms = expression.replace(" ", "").replace("-", "+-").split("+")
+    return sum(_product(term, base) for term in terms)
 
 
-def _product(term: str) -> int:
-    value = prod(map(int, term.removeprefix("-").split("*")))
+def _product(term: str, base: int) -> int:
+    value = prod(int(factor, base) for factor in term.removeprefix("-").split("*"))
     return -value if term.startswith("-") else value
