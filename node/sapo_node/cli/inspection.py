@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sapo_node.groups.task_name import task_name
 from sapo_node.verification.sandbox import Sandbox
 from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
@@ -103,7 +104,8 @@ async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, sandbox: 
     (scored,) = await sandbox.score([request])
     verdict = problem or compare(group, scored) or HOLDS
     prompt, rewards = (scored.prompt, scored.rewards) if scored else ("", ())
-    return GroupFinding(k, request.dataset, prompt, verdict, group.claims, rewards)
+    task = task_name(manifest, request.dataset, request.config)
+    return GroupFinding(k, task, prompt, verdict, group.claims, rewards)
 
 
 def render(finding: Finding) -> RenderableType:

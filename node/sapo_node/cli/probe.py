@@ -17,6 +17,7 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Ready, RequestError, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Examples, Prompt
 from sapo_node.groups.stats import Interval, wilson_interval
+from sapo_node.groups.task_name import task_name
 from sapo_node.training.batch_log import local_id
 from sapo_node.training.evaluation import HeldOut, heldout_seed, measure
 from sapo_node.training.policy import Policy
@@ -172,7 +173,11 @@ async def _prompts(manifest: Manifest, scorer: Scorer, count: int, examples: Exa
         ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ()) for number, spec in specs
     ]
     built = await scorer.score(requests)
-    return [examples.prompt(spec.dataset, task.prompt) for (_, spec), task in zip(specs, built, strict=True) if task]
+    return [
+        examples.prompt(task_name(manifest, spec.dataset, spec.config), task.prompt)
+        for (_, spec), task in zip(specs, built, strict=True)
+        if task
+    ]
 
 
 async def _timed_round(

@@ -54,7 +54,7 @@ class Examples:
     count: int = 0
     """Examples that a prompt gets."""
     by_dataset: Mapping[str, tuple[Example, ...]] = field(default_factory=dict)
-    """One more than `count`, so that a prompt which is an example itself gets the others."""
+    """By the name of the task. One more than `count`, so that a prompt which is an example itself gets the others."""
 
     def prompt(self, dataset: str, text: str) -> Prompt:
         """Return a task's prompt with its examples. No example asks what the prompt asks."""

@@ -22,6 +22,7 @@ class VerifiedGroup:
     counter: int
     k: int
     dataset: str
+    """The name of its task (`task_name`)."""
     prompt: str
     completions: tuple[Completion, ...]
     rewards: tuple[bool, ...]
@@ -47,6 +48,7 @@ class LocalGroup:
     """G completions by this node of one of its assigned tasks."""
 
     dataset: str
+    """The name of its task (`task_name`)."""
     prompt: str
     digest: bytes
     completions: tuple[Sampled, ...]

@@ -41,7 +41,7 @@ incorrect are not in here. `model` is what the issuer says of itself; nobody has
 | `masks` | of each completion, the spans that the filters of the exporting node masked: the first character and the \
 one after the last. They cover the first 1,000 characters. An empty list stands where nothing was masked, where the \
 node did not train on the group, and where it has forgotten. Nobody signed this column |
-| `dataset` | the kind of task |
+| `dataset` | the kind of task, with a number where the manifest has several configurations of a data set |
 | `issuer`, `epoch`, `counter`, `k` | the key that signed the round, and the place of the group |
 | `model` | the issuer's label of its model; not verified |
 | `envelope`, `body` | the signed bytes: the envelope of the round, and the body of this group |

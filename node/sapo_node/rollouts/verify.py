@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sapo_node.groups.task_name import task_name
 from sapo_node.processes.memory import memory_at_most
 from sapo_node.rollouts.table import GROUPS, require_pyarrow, schema
 from sapo_node.verification.verifier import Scorer, compare, request_for
@@ -121,7 +122,7 @@ async def _reason(row: dict[str, Any], manifest: Manifest, scorer: Scorer) -> st
         "completions": [each.text for each in body.completions],
         "levels": [float(each) for each in scored.rewards],
         "finishes": [each.finish.value for each in body.completions],
-        "dataset": request.dataset,
+        "dataset": task_name(manifest, request.dataset, request.config),
         "issuer": peer_id(rollout.opened.issuer),
         "epoch": header.epoch,
         "counter": header.counter,

@@ -8,6 +8,7 @@ from typing import Any
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
+from sapo_node.groups.task_name import task_name
 from sapo_node.training.policy import Policy
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer
@@ -80,6 +81,7 @@ async def measure(
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
     right, truncated = {}, {}
     for spec in manifest.tasks:
+        name = task_name(manifest, spec.dataset, spec.config)
         seeds = [heldout_seed(manifest, spec, number) for number in range(prompts)]
         counts: list[int] = []
         cut = 0
@@ -89,9 +91,9 @@ async def measure(
                 raise LocalError("the node is stopping")
             chunk = seeds[start : start + at_once]
             built = await scorer.score([ScoreRequest(spec.dataset, spec.config, seed, ()) for seed in chunk])
-            asked = [examples.prompt(spec.dataset, task.prompt) for task in built if task is not None]
+            asked = [examples.prompt(name, task.prompt) for task in built if task is not None]
             if len(asked) < len(chunk):
-                raise LocalError(f"held-out questions of {spec.dataset} could not be built; the log names the cause")
+                raise LocalError(f"held-out questions of {name} could not be built; the log names the cause")
             answers = await policy.generate(
                 asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31), averaged=True
             )
@@ -103,7 +105,7 @@ async def measure(
             )
             cut += sum(each.finish == "length" for group in answers for each in group)
             counts += [sum(each.rewards) if each is not None else 0 for each in scored]
-            progress(spec.dataset, len(chunk))
-        right[spec.dataset] = tuple(counts)
-        truncated[spec.dataset] = cut
+            progress(name, len(chunk))
+        right[name] = tuple(counts)
+        truncated[name] = cut
     return HeldOut(samples, right, truncated)

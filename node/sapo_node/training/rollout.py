@@ -11,6 +11,7 @@ from typing import Protocol
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt
+from sapo_node.groups.task_name import task_name
 from sapo_node.groups.types import LocalGroup
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
@@ -93,10 +94,11 @@ class Contribution:
         """
         tasks = [assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(prompts)]
         specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
+        names = [task_name(self._manifest, task.spec.dataset, task.spec.config) for task in tasks]
         built = await self._scorer.score([ScoreRequest(*spec, ()) for spec in specs])
         asked = [
-            self._examples.prompt(task.spec.dataset, found.prompt)
-            for task, found in zip(tasks, built, strict=True)
+            self._examples.prompt(name, found.prompt)
+            for name, found in zip(names, built, strict=True)
             if found is not None
         ]
         if len(asked) < len(specs):
@@ -111,15 +113,11 @@ class Contribution:
             ScoreRequest(*spec, tuple(each.text for each in group)) for spec, group in zip(specs, groups, strict=True)
         ]
         local = []
-        for request, group, scored in zip(requests, groups, await self._scorer.score(requests), strict=True):
+        for name, group, scored in zip(names, groups, await self._scorer.score(requests), strict=True):
             if scored is None:
-                raise RoundFailed(
-                    f"this node's own answers to {request.dataset} could not be scored; its log names the cause"
-                )
+                raise RoundFailed(f"this node's own answers to {name} could not be scored; its log names the cause")
             local.append(
-                LocalGroup(
-                    request.dataset, scored.prompt, scored.digest, group, scored.rewards, advantages(scored.rewards)
-                )
+                LocalGroup(name, scored.prompt, scored.digest, group, scored.rewards, advantages(scored.rewards))
             )
         return local
 

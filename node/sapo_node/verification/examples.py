@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples
+from sapo_node.groups.task_name import task_name
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import ASSIGNED_SEEDS, Manifest
@@ -41,9 +42,10 @@ def examples_from(manifest: Manifest, results: Sequence[Scored | None], count: i
     for place, spec in enumerate(manifest.tasks):
         shown = results[place * _tried(count) : (place + 1) * _tried(count)]
         distinct = {each.prompt: each.example for each in shown if each is not None and each.example}
-        found[spec.dataset] = tuple(Example(*each) for each in distinct.items())[: count + 1]
-        if len(found[spec.dataset]) < count:
-            logger.warning("%s has only %d of %d worked examples", spec.dataset, len(found[spec.dataset]), count)
+        task = task_name(manifest, spec.dataset, spec.config)
+        found[task] = tuple(Example(*each) for each in distinct.items())[: count + 1]
+        if len(found[task]) < count:
+            logger.warning("%s has only %d of %d worked examples", task, len(found[task]), count)
     return Examples(count, found)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from sapo_node.groups.task_name import task_name
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
@@ -134,8 +135,9 @@ class Verifier:
         if len(set(scored.rewards)) == 1 and self._defences.drops_flat:
             return Unusable.ZERO_ADVANTAGE
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
+        task = task_name(self._manifest, request.dataset, request.config)
         return VerifiedGroup(
-            *(peer, header.epoch, header.counter, k, request.dataset, scored.prompt),
+            *(peer, header.epoch, header.counter, k, task, scored.prompt),
             body.completions,
             scored.rewards,
         )

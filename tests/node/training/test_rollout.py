@@ -25,7 +25,7 @@ from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import trained_per_peer
 from sapo_node.training.rollout import AnswerFailed, TaskSkipped
 from sapo_node.trust.constants import PENDING_PER_PEER
-from sapo_protocol import decode_body, open_message
+from sapo_protocol import TaskSpec, decode_body, open_message
 from swarm_parts import KnowingScorer, Oracle
 
 EPOCH = 60
@@ -132,6 +132,13 @@ async def test_what_was_shared_is_counted_by_task_with_what_was_right(fast, auto
     claims = [group.claims for _, rollout in member.sent for group in rollout.header.groups]
     assert sum(task.right for task in tasks) == sum(map(sum, claims)) > 0
     assert sum(task.informative for task in tasks) == sum(len(set(each)) == 2 for each in claims)
+
+
+async def test_what_was_shared_is_counted_by_configuration_where_a_dataset_has_several(fast, autojump_clock):
+    tasks = tuple(TaskSpec("products", {"min_digits": n, "max_digits": n}, 1) for n in (1, 4))
+    member = Member(1, replace(fast, tasks=tasks), MemoryHub())
+    await play(5, member)
+    assert [task.dataset for task in member.node.history.answers()] == ["products 1", "products 2"]
 
 
 async def test_rounds_come_no_faster_than_a_newcomers_counters_last(fast, autojump_clock):
