@@ -39,7 +39,7 @@ _FORBIDDEN = re.compile(
 def score(dataset: str, task: Task, completion: str) -> bool:
     """Return whether the last `<answer>...</answer>` of `completion` is a correct answer to `task`.
 
-    This raises for no completion, unless another package's scorer raises.
+    This raises for no completion, unless another package's scorer lacks memory.
     """
     answer = extract_answer(completion)
     if answer is None or not 0 < len(answer) <= min(MAX_ANSWER, 4 * len(task.answer) + 64):
@@ -47,7 +47,7 @@ def score(dataset: str, task: Task, completion: str) -> bool:
     if _FORBIDDEN.search(answer):
         return False
     if plugins.is_foreign(dataset):
-        return plugins.of(dataset).earns(task.prompt, task.answer, answer) is True
+        return plugins.earns(dataset, task.prompt, task.answer, answer)
     return _SCORERS[dataset](task, answer)
 
 
