@@ -13,6 +13,7 @@ from sapo_node.verification.sandbox import client
 from sapo_node.verification.sandbox.messages import (
     MAX_EXAMPLE,
     MAX_PROMPT,
+    MAX_REASON,
     MAX_REPLY,
     MalformedReplyError,
     Scored,
@@ -75,7 +76,8 @@ def check(reply: Any, batch: list[ScoreRequest]) -> None:
         return
     assert len(results) == len(batch)
     for item, scored in zip(batch, results, strict=True):
-        if scored is None:
+        if isinstance(scored, str):
+            assert len(scored) <= MAX_REASON
             continue
         assert len(scored.prompt) <= MAX_PROMPT
         assert len(scored.digest) == 32
@@ -93,7 +95,7 @@ def seeds() -> Iterator[bytes]:
             encode_result(Scored("2 + 2 = ? \U0001f600", b"\xab" * 32, (True,) * len(i.completions), "4 \U0001f600"))
             for i in batch
         ]
-        for each in (results, [None] * len(batch)):
+        for each in (results, ["\U0001f600 failed"] * len(batch)):
             yield bytes([index, 0]) + b"".join(json.dumps(one).encode() + b"\n" for one in each)
             yield bytes([index, 0]) + b"".join(json.dumps(one, ensure_ascii=False).encode() + b"\n" for one in each)
             yield bytes([index, 1, 1]) + json.dumps({"results": each}).encode()

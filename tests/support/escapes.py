@@ -226,7 +226,7 @@ ENDED: dict[str, tuple[Attempt, str]] = {
     "close the reply": (close_reply, "died"),
     "close every descriptor": (lambda: os.closerange(0, 1_024), "died"),
     "reply twice": (to_reply(FORGED), "malformed"),
-    "reply with nothing first": (to_reply(b"null\n"), "malformed"),
+    "reply with nothing first": (to_reply(b'"nothing"\n'), "malformed"),
     "reply with more than asked": (to_reply(FORGED * 200), "malformed"),
     "reply with rewards not asked for": (to_reply(FORGED.replace(b'""', b'"1"')), "malformed"),
     "reply with a frame": (to_reply(b'\x14\x00\x00\x00{"failed":"timeout"}'), "malformed"),

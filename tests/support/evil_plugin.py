@@ -29,7 +29,7 @@ FLOODS: dict[str, tuple[bytes, bytes]] = {
     "long floats": (b"[", b"0." + b"7" * 30 + b","),
     "one long text": (b'["', b"x"),
     "empty lines": (b"", b"\n"),
-    "nulls in lines": (b"", b"null\n"),
+    "failures in lines": (b"", b'""\n'),
     "zero bytes": (b"", b"\0"),
     "longest results without end": (b"", LONGEST_LINE),
 }

@@ -1,5 +1,6 @@
 """What a task of another package gets wrong costs as little as it can, and the verdict is the same on every node."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,16 @@ def deciding_by(body: str) -> str:
     return f"{GOOD}def earns(question, answer, given): {body}\n"
 
 
+def building_by(body: str) -> str:
+    return f"{GOOD}def item(config, seed): {body}\n"
+
+
 MODULES = {
     "an_error_for_words": deciding_by("return int(given) == int(answer)"),
     "an_exit_for_words": deciding_by("return given.isdigit() or exit()"),
     "no_memory_for_words": deciding_by("return given.isdigit() or bytearray(4 << 30)"),
+    "a_colourful_error": building_by(r"raise RuntimeError('\x1b[31mred\n' * 1_000)"),
+    "an_error_without_words": building_by("raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})"),
 }
 
 
@@ -33,15 +40,33 @@ def answers(dataset: str, *given: str) -> ScoreRequest:
 BATCHES = {name: [answers(name, "7", "seven")] for name in MODULES}
 
 
+class Lines(logging.Handler):
+    """What a logger says."""
+
+    def __init__(self):
+        super().__init__()
+        self._said = []
+
+    def emit(self, record):
+        self._said.append(record.getMessage())
+
+    def taken(self):
+        said, self._said = self._said, []
+        return said
+
+
 async def results_of(batches):
-    sandbox = Sandbox()
+    """The results of each batch, and what the log says of it."""
+    sandbox, log, logger = Sandbox(), Lines(), logging.getLogger("sapo_node")
+    logger.addHandler(log)
     found = {}
     async with trio.open_nursery() as nursery:
         await nursery.start(sandbox.run)
         for name, batch in batches.items():
-            found[name] = await sandbox.score(batch)
+            found[name] = await sandbox.score(batch), log.taken()
         assert sandbox.restarts == 0
         nursery.cancel_scope.cancel()
+    logger.removeHandler(log)
     return found
 
 
@@ -59,10 +84,28 @@ def results(tmp_path_factory):
 
 
 def test_an_answer_for_which_earns_raises_earns_nothing_and_the_others_keep_their_rewards(results):
-    (scored,) = results["an_error_for_words"]
+    (scored,), said = results["an_error_for_words"]
     assert scored.rewards == (True, False)
+    assert not said
 
 
 @pytest.mark.parametrize("name", ["an_exit_for_words", "no_memory_for_words"])
 def test_an_earns_that_ends_the_child_or_its_memory_gives_no_verdict(name, results):
-    assert results[name] == [None]
+    assert results[name][0] == [None]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("an_exit_for_words", "SystemExit"),
+        ("no_memory_for_words", "MemoryError"),
+        ("a_colourful_error", r"RuntimeError: \x1b[31mred \x1b[31mred"),
+        ("an_error_without_words", "Mute"),
+    ],
+)
+def test_the_log_says_in_one_short_printable_line_why_a_task_failed(name, words, results):
+    scored, (line,) = results[name]
+    assert scored == [None]
+    assert line.startswith(f"1 of 1 tasks failed in the sandbox; the first, of odd.{name}: {words}")
+    assert line.isprintable()
+    assert len(line) < 1_200

@@ -201,7 +201,9 @@ async def test_a_batch_that_sleeps_is_killed_at_its_deadline(
 
 
 @linux
-async def test_a_child_that_is_killed_fails_its_batch_alone(nursery: trio.Nursery) -> None:
+async def test_a_child_that_is_killed_fails_its_batch_alone(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     pid = zygote_of(sandbox)
@@ -212,6 +214,7 @@ async def test_a_child_that_is_killed_fails_its_batch_alone(nursery: trio.Nurser
     nursery.start_soon(kill_the_child)
     assert await sandbox.score([ENDLESS, GOOD]) == [None, None]
     assert sandbox.failures == {"died": 2}
+    assert "the sandbox scored none of 2 tasks (chain_sum): the process that scored them died" in caplog.messages
     assert await sandbox.score([GOOD]) == [GOOD_RESULT]
     assert zygote_of(sandbox) == pid
 
@@ -337,7 +340,8 @@ DIGEST = "ab" * 32
         [["q", DIGEST, "01", "x" * (messages.MAX_EXAMPLE + 1)]],
         [["q", DIGEST, "01", "\ud800"]],
         [["q", DIGEST]],
-        ["q01"],
+        [None],
+        ["q" * (messages.MAX_REASON + 1)],
         [True],
     ],
 )
@@ -356,11 +360,12 @@ json_values = st.recursive(
 def test_any_json_is_either_results_or_malformed(value: list[object]) -> None:
     with contextlib.suppress(MalformedReplyError):
         results = decode_results(value, [2] * len(value))
-        assert all(result is None or len(result.rewards) == 2 for result in results)
+        assert all(isinstance(result, str) or len(result.rewards) == 2 for result in results)
 
 
 def test_a_result_of_the_right_shape_is_taken() -> None:
-    assert decode_results([["q", DIGEST, "01", ""], None], [2, 5]) == [Scored("q", b"\xab" * 32, (False, True)), None]
+    results = decode_results([["q", DIGEST, "01", ""], "no such task"], [2, 5])
+    assert results == [Scored("q", b"\xab" * 32, (False, True)), "no such task"]
 
 
 @pytest.mark.parametrize("reply", [{}, {"failed": "because I say so"}, {"failed": 1}, {"results": 1}, [], "x", 1])
@@ -403,9 +408,9 @@ def test_more_lines_than_items_are_malformed() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 10_000])
 def test_results_are_collected_however_their_bytes_arrive(size: int) -> None:
-    data = LINE + b"null\n" + LINE
+    data = LINE + b'"why"\n' + LINE
     chunks = (data[start : start + size] for start in range(0, len(data), size))
-    assert collect_results(chunks, [2, 0, 2]) == [["q", DIGEST, "01", ""], None, ["q", DIGEST, "01", ""]]
+    assert collect_results(chunks, [2, 0, 2]) == [["q", DIGEST, "01", ""], "why", ["q", DIGEST, "01", ""]]
 
 
 def test_a_line_without_its_end_is_no_result() -> None:

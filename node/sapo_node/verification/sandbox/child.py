@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from sapo_node.verification.sandbox.lockdown import ChildLimits, LockdownError, confine_child
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest, encode_line
-from sapo_node.verification.tasks import build_task, score, task_digest, worked_example
+from sapo_node.verification.tasks import TaskError, build_task, score, task_digest, worked_example
 
 UNCONFINED = 70
 """Exit status of a child that could not confine itself. Such a child has read no completion."""
@@ -33,11 +33,19 @@ def run_child(
         os._exit(status)
 
 
-def _scored(item: ScoreRequest) -> Scored | None:
+def _scored(item: ScoreRequest) -> Scored | str:
+    """Return what an item earns, or why it failed."""
     try:
         task = build_task(item.dataset, item.config, item.seed)
         rewards = tuple(score(item.dataset, task, text) for text in item.completions)
         example = worked_example(task) if item.example else ""
         return Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example)
-    except BaseException:  # noqa: BLE001 - if an item fails in any way, it earns nothing, and the other items go on
-        return None
+    except BaseException as error:  # noqa: BLE001 - if an item fails in any way, the other items go on
+        return _reason(error)
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        return str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - another package wrote the error, and its text may fail as well
+        return type(error).__name__

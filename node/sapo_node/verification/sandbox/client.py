@@ -1,5 +1,9 @@
-"""The node's side of the sandbox: sends a batch, returns the results, and counts items that failed closed by cause."""
+"""The node's side of the sandbox: sends a batch, returns the results, and logs and counts items that failed closed.
 
+The reason for which an item failed comes from a process that has read peers' text. So it is one short printable line.
+"""
+
+import logging
 import os
 import sys
 from collections import Counter
@@ -12,6 +16,7 @@ from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_node.verification.sandbox.lockdown import LAYERS, REQUIRED
 from sapo_node.verification.sandbox.messages import (
     MAX_BATCH,
+    MAX_REASON,
     MAX_REPLY,
     MalformedReplyError,
     Scored,
@@ -19,6 +24,9 @@ from sapo_node.verification.sandbox.messages import (
     decode_results,
     encode_requests,
 )
+from sapo_protocol.printable import excerpt
+
+logger = logging.getLogger(__name__)
 
 CPU_SECONDS = 5
 """Seconds of processor time for one batch, at most. A full batch takes tens of milliseconds."""
@@ -31,7 +39,14 @@ _MARGIN = 30.0
 
 _START_DEADLINE = 120.0
 
-_CAUSES = frozenset({"fork", "died", "timeout", "malformed", "no_sandbox"})
+_CAUSES = {
+    "fork": "the system can start no more processes",
+    "died": "the process that scored them died",
+    "timeout": f"they took more than {CPU_SECONDS} s of processor time, or {WALL_SECONDS:g} s",
+    "malformed": "the process that scored them wrote something that is no result",
+    "no_sandbox": "the process that should have scored them could not confine itself",
+}
+"""Why the zygote returns no results, for the log."""
 
 
 class Sandbox:
@@ -94,7 +109,10 @@ class Sandbox:
         await self._worker.run(task_status)
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
-        """Score one peer's items, MAX_BATCH per child. Return a result per item; None means that it failed closed."""
+        """Score one peer's items, MAX_BATCH per child. Return a result per item.
+
+        None means that the item failed closed. Then the log says why.
+        """
         results: list[Scored | None] = []
         for start in range(0, len(batch), MAX_BATCH):
             results += await self._score_in_one_child(batch[start : start + MAX_BATCH])
@@ -105,25 +123,36 @@ class Sandbox:
         try:
             reply = await self._worker.request(request, deadline=WALL_SECONDS + _MARGIN)
             results = _results(reply, batch)
-        except WorkerFailed:
-            return self._failed("restart", batch)
-        except FrameError:
-            return self._failed("request", batch)
-        except MalformedReplyError:
-            return self._failed("malformed", batch)
+        except WorkerFailed as error:
+            return self._none_of(batch, "restart", str(error))
+        except FrameError as error:
+            return self._none_of(batch, "request", str(error))
+        except MalformedReplyError as error:
+            return self._none_of(batch, "malformed", str(error))
         if isinstance(results, str):
-            return self._failed(results, batch)
-        refused = results.count(None)
-        if refused:
-            self.failures["task"] += refused
-        return results
+            return self._none_of(batch, results, _CAUSES[results])
+        return self._those_that_hold(batch, results)
 
-    def _failed(self, cause: str, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
+    def _those_that_hold(self, batch: Sequence[ScoreRequest], results: Sequence[Scored | str]) -> list[Scored | None]:
+        failed = [
+            (item.dataset, result) for item, result in zip(batch, results, strict=True) if isinstance(result, str)
+        ]
+        if failed:
+            self.failures["task"] += len(failed)
+            dataset, reason = failed[0]
+            said = excerpt(reason, MAX_REASON)
+            counts = (len(failed), len(batch))
+            logger.warning("%d of %d tasks failed in the sandbox; the first, of %s: %s", *counts, dataset, said)
+        return [None if isinstance(result, str) else result for result in results]
+
+    def _none_of(self, batch: Sequence[ScoreRequest], cause: str, said: str) -> list[Scored | None]:
         self.failures[cause] += len(batch)
+        datasets = ", ".join(sorted({item.dataset for item in batch}))
+        logger.warning("the sandbox scored none of %d tasks (%s): %s", len(batch), datasets, excerpt(said, MAX_REASON))
         return [None] * len(batch)
 
 
-def _results(reply: object, batch: Sequence[ScoreRequest]) -> list[Scored | None] | str:
+def _results(reply: object, batch: Sequence[ScoreRequest]) -> list[Scored | str] | str:
     """Return the results in a reply, or the cause of a failure. Raises MalformedReplyError."""
     match reply:
         case {"failed": str(cause)} if cause in _CAUSES:

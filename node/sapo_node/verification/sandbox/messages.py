@@ -1,7 +1,8 @@
 """The requests to the sandbox, and the checks of its replies.
 
 A reply comes from a process that has read peers' text. So the zygote checks its shape, and the node checks it again:
-the expected number of items, each None or a prompt, a digest, one reward per completion and a worked example.
+the expected number of items, each a prompt, a digest, one reward per completion and a worked example, or a text that
+says why the item failed.
 """
 
 import json
@@ -17,6 +18,9 @@ MAX_PROMPT = 32_768
 
 MAX_EXAMPLE = 4_096
 """Characters of a worked example, at most. An item with a longer one fails closed."""
+
+MAX_REASON = 300
+"""Characters of the reason for which an item failed, at most."""
 
 MAX_BATCH = MAX_GROUPS
 """Items that one child scores, at most: the groups of one rollout. The main process decodes a reply at once, and gossip
@@ -73,17 +77,17 @@ def decode_requests(items: Sequence[Sequence[Any]]) -> list[ScoreRequest]:
     return [ScoreRequest(dataset, config, seed, tuple(texts), asked) for dataset, config, seed, texts, asked in items]
 
 
-def encode_result(scored: Scored | None) -> list[str] | None:
-    """Return one result as JSON."""
-    if scored is None:
-        return None
-    rewards = "".join("1" if reward else "0" for reward in scored.rewards)
-    return [scored.prompt, scored.digest.hex(), rewards, scored.example]
+def encode_result(result: Scored | str) -> list[str] | str:
+    """Return one result as JSON: what the sandbox found, or the reason for which the item failed."""
+    if isinstance(result, str):
+        return result[:MAX_REASON]
+    rewards = "".join("1" if reward else "0" for reward in result.rewards)
+    return [result.prompt, result.digest.hex(), rewards, result.example]
 
 
-def encode_line(scored: Scored | None) -> bytes:
+def encode_line(result: Scored | str) -> bytes:
     """Return the line that a child writes for one result."""
-    return json.dumps(encode_result(scored)).encode("ascii") + b"\n"
+    return json.dumps(encode_result(result)).encode("ascii") + b"\n"
 
 
 def collect_results(chunks: Iterable[bytes], expected: Sequence[int]) -> list[Any]:
@@ -117,17 +121,22 @@ def _parse_line(line: bytes) -> Any:
         raise MalformedReplyError("a result is not JSON") from error
 
 
-def decode_results(value: object, expected: Sequence[int]) -> list[Scored | None]:
-    """Return the results of items with these numbers of completions. Raises MalformedReplyError for another shape."""
+def decode_results(value: object, expected: Sequence[int]) -> list[Scored | str]:
+    """Return the results of items with these numbers of completions: what the sandbox found, or why the item failed.
+
+    Raises MalformedReplyError for another shape.
+    """
     if not isinstance(value, list) or len(value) != len(expected):
         raise MalformedReplyError("not one result per item")
     return [_decode_result(item, completions) for item, completions in zip(value, expected, strict=True)]
 
 
-def _decode_result(item: object, completions: int) -> Scored | None:
+def _decode_result(item: object, completions: int) -> Scored | str:
     match item:
-        case None:
-            return None
+        case str(reason):
+            if len(reason) > MAX_REASON:
+                raise MalformedReplyError("the reason for a failure is out of bounds")
+            return reason
         case [str(prompt), str(digest), str(rewards), str(example)]:
             if len(prompt) > MAX_PROMPT or len(rewards) != completions or not set(rewards) <= {"0", "1"}:
                 raise MalformedReplyError("a prompt or its rewards are out of bounds")
@@ -139,4 +148,4 @@ def _decode_result(item: object, completions: int) -> Scored | None:
                 raise MalformedReplyError("a digest is not 32 bytes in hex")
             return Scored(prompt, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards), example)
         case _:
-            raise MalformedReplyError("a result is neither null nor prompt, digest, rewards and example")
+            raise MalformedReplyError("a result is neither a reason nor prompt, digest, rewards and example")
