@@ -9,6 +9,9 @@ from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import SCORER_VERSION, interop, plugins
 from sapo_protocol import LocalError, Manifest
 
+_ANSWER = "<answer>0</answer>"
+"""Scored for each task, so that a scorer that does not work is found before the node joins the swarm."""
+
 
 async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
     """Raises LocalError if this node cannot build a task of the swarm, or scores it by another version."""
@@ -31,12 +34,12 @@ async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
                 f"swarm {manifest.name!r} scores {task.dataset} by version {task.scorer}, and version {version} is "
                 f"installed here; install the version that the manifest names"
             )
-    built = await sandbox.score([ScoreRequest(task.dataset, task.config, 0, ()) for task in manifest.tasks])
+    built = await sandbox.score([ScoreRequest(task.dataset, task.config, 0, (_ANSWER,)) for task in manifest.tasks])
     for number, (task, item) in enumerate(zip(manifest.tasks, built, strict=True), 1):
         if item is None:
             raise LocalError(
-                f"task {number} of swarm {manifest.name!r}, {task.dataset} with {dict(task.config)}, cannot be built: "
-                f"check its name and configuration"
+                f"task {number} of swarm {manifest.name!r}, {task.dataset} with {dict(task.config)}, cannot be built "
+                f"or scored, and the log says why: check its name and configuration"
             )
 
 

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sapo_node.verification.compatibility import require_catalogue
@@ -142,10 +143,21 @@ def test_the_forbidden_characters_are_those_of_the_standard(reaches_the_scorer):
     assert {code for code in near if not reaches_the_scorer(chr(code))} == forbidden
 
 
-def test_a_scorer_that_raises_or_says_something_else_than_true_earns_nothing(installed, monkeypatch):
+@pytest.mark.parametrize(
+    "verdict", [1, 1.0, None, "no", (False, "wrong"), np.array([True]), re.match("", "")], ids=repr
+)
+def test_a_scorer_that_returns_something_other_than_true_or_false_is_named(installed, monkeypatch, verdict):
     task = build_task(NAME, CONFIG, 7)
-    monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: 1)
-    assert not score(NAME, task, f"<answer>{task.answer}</answer>")
+    monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: verdict)
+    with pytest.raises(TaskError, match=rf"function earns of postfix\.programs .* of {type(verdict).__name__}$"):
+        score(NAME, task, f"<answer>{task.answer}</answer>")
+
+
+@pytest.mark.parametrize("verdict", [True, False, np.True_, np.False_])
+def test_a_scorer_may_return_a_boolean_of_numpy(installed, monkeypatch, verdict):
+    task = build_task(NAME, CONFIG, 7)
+    monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: verdict)
+    assert score(NAME, task, f"<answer>{task.answer}</answer>") is bool(verdict)
 
 
 async def test_a_package_that_cannot_be_imported_keeps_no_other_from_being_scored(

@@ -35,6 +35,7 @@ MODULES = {
     "three_texts": GOOD.replace('"answer"\n', '"answer", "more"\n'),
     "nothing": GOOD.replace("return f", "f"),
     "an_error_while_building": GOOD.replace("return f", "1 / 0; return f"),
+    "a_match_for_a_verdict": "import re" + GOOD.replace("return given == answer", "return re.match(answer, given)"),
     "half_a_character": GOOD.replace("question {seed}", r"\ud800"),
     "shouting": "print('x' * 1_000_000, flush=True)\nimport os; os.write(1, b'noise')" + GOOD,
     "a_thread_that_never_ends": "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start()"
@@ -61,6 +62,7 @@ SAID = {
     "nothing": "cannot be built",
     "an_error_while_building": "cannot be built",
     "half_a_character": "cannot be built",
+    "a_match_for_a_verdict": "cannot be built or scored, and the log says why",
 }
 
 

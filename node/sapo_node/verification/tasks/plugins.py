@@ -3,7 +3,8 @@
 Such a module has these attributes:
 - `SCORER_VERSION`, a whole number that a manifest names.
 - `item(config, seed)` returns prompt and answer. It raises ValueError for a configuration that it refuses.
-- `earns(prompt, answer, given)` returns whether `given`, the text between the tags of a completion, is correct.
+- `earns(prompt, answer, given)` returns True or False: whether `given`, the text between the tags of a completion, is
+  correct.
 
 It may have a fourth: `example(prompt, answer)` returns a correct completion with its working, for models that read
 worked examples before a prompt.
@@ -23,6 +24,11 @@ from sapo_protocol.printable import excerpt
 
 GROUP = "sapo_node.verification.tasks"
 """The name of the group of entry points."""
+
+_VERDICTS = frozenset({"bool", "bool_"})
+"""Names of the types that `earns` may return. numpy has a type of its own for the result of a comparison: `bool_`, and
+`bool` from numpy 2. Any other type may be a mistake: a pair of a verdict and a reason is always true.
+"""
 
 
 class Plugin(Protocol):
@@ -52,15 +58,22 @@ def example(dataset: str, prompt: str, answer: str) -> str:
 
 
 def earns(dataset: str, prompt: str, answer: str, given: str) -> bool:
-    """Return whether the dataset's own function says that `given` is correct; False if that function raises."""
+    """Return whether the dataset's own function says that `given` is correct; False if that function raises.
+
+    Raises TaskError if that function returns something other than True or False.
+    """
     decide = of(dataset).earns
     try:
-        return decide(prompt, answer, given) is True
+        verdict: object = decide(prompt, answer, given)
     except MemoryError:
         # Another machine may have enough memory. So this machine gives no verdict.
         raise
     except Exception:  # noqa: BLE001 - a peer wrote `given`, and nobody knows what another package raises for it
         return False
+    kind = type(verdict).__name__
+    if kind not in _VERDICTS:
+        raise TaskError(f"the function earns of {dataset} must return True or False, and it returned a value of {kind}")
+    return bool(verdict)
 
 
 def leave_out(dataset: str, reason: str) -> None:
