@@ -233,7 +233,7 @@ ENDED: dict[str, tuple[Attempt, str]] = {
     "reply with a ready frame": (to_reply(b'\x0c\x00\x00\x00{"ready": {}}'), "malformed"),
     "reply with half a line": (to_reply(b'["forged", "'), "malformed"),
     "reply with bytes": (to_reply(bytes(range(256))), "malformed"),
-    "a question that is too long": (lambda: "x" * 40_000, "malformed"),
+    "a question that is too long": (lambda: "x" * 40_000, "task"),
     "a question of half a character": (lambda: "\ud800", "task"),
     "exit politely": (give_up(SystemExit), "task"),
     "interrupt": (give_up(KeyboardInterrupt), "task"),

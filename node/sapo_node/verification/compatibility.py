@@ -34,9 +34,9 @@ async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
                 f"swarm {manifest.name!r} scores {task.dataset} by version {task.scorer}, and version {version} is "
                 f"installed here; install the version that the manifest names"
             )
-    built = await sandbox.score([ScoreRequest(task.dataset, task.config, 0, (_ANSWER,)) for task in manifest.tasks])
-    for number, (task, item) in enumerate(zip(manifest.tasks, built, strict=True), 1):
-        if item is None:
+    for number, task in enumerate(manifest.tasks, 1):
+        # Each in a batch of its own: a task that ends its process, or takes too long, fails all others of its batch.
+        if await sandbox.score([ScoreRequest(task.dataset, task.config, 0, (_ANSWER,))]) == [None]:
             raise LocalError(
                 f"task {number} of swarm {manifest.name!r}, {task.dataset} with {dict(task.config)}, cannot be built "
                 f"or scored, and the log says why: check its name and configuration"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Sandbox
+from sapo_node.verification.sandbox import Sandbox, client
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
 
 INTEROP, STARTER = load_manifest("interop"), load_manifest("starter")
@@ -40,6 +40,15 @@ async def test_a_swarm_that_scores_by_a_version_that_is_not_here_is_refused(sand
     later = replace(STARTER, tasks=(replace(STARTER.tasks[0], scorer=2),))
     with pytest.raises(LocalError, match="scores products by version 2"):
         await require_catalogue(later, sandbox)
+
+
+async def test_a_task_that_takes_too_long_is_named_and_not_the_first_one(sandbox, monkeypatch):
+    monkeypatch.setattr(client, "CPU_SECONDS", 1)
+    endless = replace(
+        STARTER.tasks[1], dataset="chain_sum", config={"min_digits": 50_000_000, "max_digits": 50_000_000}
+    )
+    with pytest.raises(LocalError, match="task 2 of swarm 'starter', chain_sum with"):
+        await require_catalogue(replace(STARTER, tasks=(STARTER.tasks[0], endless)), sandbox)
 
 
 async def test_a_task_that_cannot_be_built_is_named(sandbox):

@@ -1,6 +1,7 @@
 """What a task of another package gets wrong costs as little as it can, and the verdict is the same on every node."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,9 @@ MODULES = {
     "an_error_for_words": deciding_by("return int(given) == int(answer)"),
     "an_exit_for_words": deciding_by("return given.isdigit() or exit()"),
     "no_memory_for_words": deciding_by("return given.isdigit() or bytearray(4 << 30)"),
+    "a_long_question": building_by("return 'x' * 40_000, '7'"),
+    "a_long_example": f"{GOOD}def example(question, answer): return 'x' * 5_000 + '<answer>7</answer>'\n",
+    "half_an_example": GOOD + r"def example(question, answer): return '\ud800<answer>7</answer>'" + "\n",
     "a_colourful_error": building_by(r"raise RuntimeError('\x1b[31mred\n' * 1_000)"),
     "an_error_without_words": building_by("raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})"),
 }
@@ -37,7 +41,12 @@ def answers(dataset: str, *given: str) -> ScoreRequest:
     return ScoreRequest(f"odd.{dataset}", {}, 1, tuple(f"<answer>{each}</answer>" for each in given))
 
 
-BATCHES = {name: [answers(name, "7", "seven")] for name in MODULES}
+ALONE = ("a_long_question", "a_long_example", "half_an_example")
+"""Tasks beside which a batch has an honest one."""
+BATCHES = {
+    **{name: [answers(name, "7", "seven")] for name in MODULES},
+    **{name: [answers("an_error_for_words", "7"), replace(answers(name), example=True)] for name in ALONE},
+}
 
 
 class Lines(logging.Handler):
@@ -92,6 +101,14 @@ def test_an_answer_for_which_earns_raises_earns_nothing_and_the_others_keep_thei
 @pytest.mark.parametrize("name", ["an_exit_for_words", "no_memory_for_words"])
 def test_an_earns_that_ends_the_child_or_its_memory_gives_no_verdict(name, results):
     assert results[name][0] == [None]
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_an_item_beyond_a_limit_fails_alone(name, results):
+    (honest, scored), (line,) = results[name]
+    assert honest.rewards == (True,)
+    assert scored is None
+    assert f"1 of 2 tasks failed in the sandbox; the first, of odd.{name}: its " in line
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from sapo_node.verification.sandbox.lockdown import ChildLimits, LockdownError, confine_child
-from sapo_node.verification.sandbox.messages import Scored, ScoreRequest, encode_line
+from sapo_node.verification.sandbox.messages import (
+    MalformedReplyError,
+    Scored,
+    ScoreRequest,
+    encode_line,
+    require_limits,
+)
 from sapo_node.verification.tasks import TaskError, build_task, score, task_digest, worked_example
 
 UNCONFINED = 70
@@ -39,6 +45,7 @@ def _scored(item: ScoreRequest) -> Scored | str:
         task = build_task(item.dataset, item.config, item.seed)
         rewards = tuple(score(item.dataset, task, text) for text in item.completions)
         example = worked_example(task) if item.example else ""
+        require_limits(task.prompt, example)
         return Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example)
     except BaseException as error:  # noqa: BLE001 - if an item fails in any way, the other items go on
         return _reason(error)
@@ -46,6 +53,6 @@ def _scored(item: ScoreRequest) -> Scored | str:
 
 def _reason(error: BaseException) -> str:
     try:
-        return str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
+        return str(error) if isinstance(error, TaskError | MalformedReplyError) else f"{type(error).__name__}: {error}"
     except BaseException:  # noqa: BLE001 - another package wrote the error, and its text may fail as well
         return type(error).__name__

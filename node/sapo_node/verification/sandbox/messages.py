@@ -131,6 +131,19 @@ def decode_results(value: object, expected: Sequence[int]) -> list[Scored | str]
     return [_decode_result(item, completions) for item, completions in zip(value, expected, strict=True)]
 
 
+def require_limits(prompt: str, example: str) -> None:
+    """Raise MalformedReplyError if a prompt or a worked example is too long or is not Unicode text.
+
+    A child checks each item by this, so that an item beyond a limit fails alone. The zygote and the node check the
+    child by it.
+    """
+    for text, name, most in ((prompt, "prompt", MAX_PROMPT), (example, "worked example", MAX_EXAMPLE)):
+        if len(text) > most:
+            raise MalformedReplyError(f"its {name} has {len(text)} characters, more than {most}")
+        if not text.isascii() and _SURROGATE.search(text):
+            raise MalformedReplyError(f"its {name} is not Unicode text")
+
+
 def _decode_result(item: object, completions: int) -> Scored | str:
     match item:
         case str(reason):
@@ -138,12 +151,9 @@ def _decode_result(item: object, completions: int) -> Scored | str:
                 raise MalformedReplyError("the reason for a failure is out of bounds")
             return reason
         case [str(prompt), str(digest), str(rewards), str(example)]:
-            if len(prompt) > MAX_PROMPT or len(rewards) != completions or not set(rewards) <= {"0", "1"}:
-                raise MalformedReplyError("a prompt or its rewards are out of bounds")
-            if len(example) > MAX_EXAMPLE:
-                raise MalformedReplyError("a worked example is out of bounds")
-            if any(not text.isascii() and _SURROGATE.search(text) for text in (prompt, example)):
-                raise MalformedReplyError("a prompt or a worked example is not Unicode text")
+            require_limits(prompt, example)
+            if len(rewards) != completions or not set(rewards) <= {"0", "1"}:
+                raise MalformedReplyError("rewards are out of bounds")
             if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
                 raise MalformedReplyError("a digest is not 32 bytes in hex")
             return Scored(prompt, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards), example)
