@@ -101,6 +101,11 @@ def test_an_item_is_the_same_whenever_it_is_built(installed):
     assert len({each.prompt for each in items}) > 10
 
 
+def test_a_module_that_changes_its_configuration_builds_the_same_items_from_it(installed, monkeypatch):
+    monkeypatch.setattr(plugins.of(NAME), "item", lambda config, seed: (f"{config.pop('max', 0)} {seed}", "x"))
+    assert [build_task(NAME, CONFIG, seed).prompt for seed in range(3)] == ["9 0", "9 1", "9 2"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [

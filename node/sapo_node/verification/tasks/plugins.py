@@ -13,6 +13,7 @@ The name of its dataset has a dot; the names of this package's datasets have non
 must import what it needs when it is imported itself: later it can read no file and open no socket.
 """
 
+import copy
 import functools
 import importlib.metadata
 from collections.abc import Mapping, Sequence
@@ -132,7 +133,8 @@ class Items:
     def __getitem__(self, seed: int) -> Mapping[str, str]:
         plugin = of(self.dataset)
         try:
-            made: object = plugin.item(self.config, seed)
+            # A module may change what it gets, and the next item must not depend on that.
+            made: object = plugin.item(copy.deepcopy(self.config), seed)
         except ValueError as error:
             raise TaskError(f"{self.dataset} refuses its configuration: {error}") from error
         match made:
