@@ -18,7 +18,10 @@ _CHUNK = 65_536
 
 
 async def listen(stream: trio.abc.ReceiveStream, tell: Callable[[str], None]) -> None:
-    """Call `tell` with each line of a stream until it ends, as `excerpt` makes it. Empty lines are left out."""
+    """Call `tell` with each line of a stream until it ends, as `excerpt` makes it. Empty lines are left out.
+
+    The last line may lack a line break, and is told also where this is cancelled.
+    """
     rest = b""
     try:
         async for chunk in stream:
@@ -27,9 +30,15 @@ async def listen(stream: trio.abc.ReceiveStream, tell: Callable[[str], None]) ->
             if len(lines) > LINES:
                 tell(f"({len(lines) - LINES} lines left out)")
             for line in lines[-LINES:]:
-                if words := excerpt(line.decode("utf-8", "replace")):
-                    tell(words)
+                _tell(line, tell)
             if len(lines) > LINES:
                 await trio.sleep(_PAUSE)
     except (trio.ClosedResourceError, trio.BrokenResourceError):
         pass
+    finally:
+        _tell(rest, tell)
+
+
+def _tell(line: bytes, tell: Callable[[str], None]) -> None:
+    if words := excerpt(line.decode("utf-8", "replace")):
+        tell(words)

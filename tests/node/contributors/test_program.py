@@ -95,6 +95,11 @@ async def test_a_program_that_dies_is_told_with_its_last_words_and_started_again
     assert answer.text == "What?"
 
 
+async def test_the_last_line_of_a_program_is_told_also_without_a_line_break(running):
+    async with running("    sys.stderr.write('loading\\nno licence'); sys.stderr.flush(); os._exit(3)\n") as answerer:
+        assert await failure(answerer) == "the program ended with status 3: no licence"
+
+
 async def test_a_program_that_hangs_is_ended_with_all_that_it_started(running, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "ANSWER_SECONDS", 1.0)
     pids = tmp_path / "pids"
