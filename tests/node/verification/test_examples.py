@@ -1,5 +1,6 @@
 """Worked examples: built from the task's own generator, correct by our own scorer, and never assigned or asked."""
 
+from string import ascii_letters
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +53,14 @@ def test_no_example_has_a_seed_that_is_assigned_or_held_out(swarm):
 )
 def test_an_example_shows_its_working_where_there_is_any(dataset, config, shown):
     assert worked_example(build_task(dataset, config, FIRST_SEED + 2)) == shown
+
+
+def test_an_example_restates_an_expression_from_its_first_bracket():
+    (config,) = (spec.config for spec in load_manifest("paper-nine").tasks if spec.dataset == "basic_arithmetic")
+    for seed in range(FIRST_SEED, FIRST_SEED + 300):
+        task = build_task("basic_arithmetic", config, seed)
+        expression = task.prompt.lstrip(ascii_letters + ": ").rstrip("=.? ")
+        assert worked_example(task) == f"{expression} = <answer>{task.answer}</answer>"
 
 
 def plugin(**functions):

@@ -14,7 +14,7 @@ from sapo_node.verification.tasks import plugins
 from sapo_node.verification.tasks.scorers import score
 from sapo_node.verification.tasks.task import Task
 
-_EXPRESSION = re.compile(r"[(-]*[0-9][0-9 ()+*/-]*")
+_EXPRESSION = re.compile(r"(?:[(-][( -]*)?[0-9][0-9 ()+*/-]*")
 _COUNTED = re.compile(r"([0-9]+) [a-z ]+?(?=,|\?)")
 
 
