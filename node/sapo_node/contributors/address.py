@@ -12,7 +12,7 @@ KEY_VARIABLE = "SAPO_NODE_API_KEY"
 
 
 def address_of(url: str, option: str) -> httpx.URL:
-    """Return the address that `option` gives. Raises LocalError if it is not an HTTP address."""
+    """Return the address that `option` gives. Raises LocalError if it is not an HTTP address, or has a fragment."""
     try:
         urlsplit(url)  # refuses an IPv6 address without its closing bracket, which httpx accepts
         address = httpx.URL(url)
@@ -21,6 +21,8 @@ def address_of(url: str, option: str) -> httpx.URL:
         address, host = httpx.URL(""), ""
     if address.scheme not in ("http", "https") or not host:
         raise LocalError(f"{option} is {excerpt(url)!r}; give an address like http://127.0.0.1:8000/v1")
+    if address.fragment:
+        raise LocalError(f"{option} has the fragment #{excerpt(address.fragment)}, which no server gets; leave it out")
     return address
 
 

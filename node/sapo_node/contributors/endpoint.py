@@ -26,6 +26,7 @@ CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 300.0
 MAX_REPLY_BYTES = 4_000_000
 MAX_CONCURRENT = 8
 """Requests that run at one time."""
+_COMPLETIONS = b"/chat/completions"
 RETRY_SECONDS = (0.5, 2.0)
 """Seconds before each retry, if the server is busy or cannot be reached. After the last retry the request fails."""
 
@@ -54,8 +55,14 @@ async def endpoint(
     # A proxy from the environment may be another machine. What is addressed to this machine does not leave it.
     proxied = not is_loopback(address.host)
     async with httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False, trust_env=proxied) as client:
-        place = httpx.URL(f"{url.rstrip('/')}/chat/completions")
+        place = _completions_below(address)
         yield Endpoint(client, place, model=model, temperature=temperature, max_bytes=max_bytes)
+
+
+def _completions_below(address: httpx.URL) -> httpx.URL:
+    """Return where the server completes chats, with the query of `address`, which may be that place itself."""
+    path, mark, query = address.raw_path.partition(b"?")
+    return address.copy_with(raw_path=path.rstrip(b"/").removesuffix(_COMPLETIONS) + _COMPLETIONS + mark + query)
 
 
 class Endpoint:

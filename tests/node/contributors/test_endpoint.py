@@ -63,6 +63,27 @@ async def test_all_completions_of_a_question_come_by_one_request_where_the_serve
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ("/", "/chat/completions"),
+        ("?api-version=2024-10-21&x=a/", "/chat/completions?api-version=2024-10-21&x=a/"),
+        ("/a%2Fb?x=%2F", "/a%2Fb/chat/completions?x=%2F"),
+        ("/chat/completions", "/chat/completions"),
+        ("/chat/completions/?x=1", "/chat/completions?x=1"),
+    ],
+)
+async def test_the_address_of_an_endpoint_may_have_a_query_and_the_whole_path(given, asked):
+    with ChatServer() as server:
+        await ask(f"{server.url}{given}")
+    assert [path for path, _ in server.requests] == [f"/v1{asked}"]
+
+
+async def test_an_address_with_a_fragment_is_refused():
+    with pytest.raises(LocalError, match="--endpoint has the fragment #frag, which no server gets; leave it out"):
+        await open_endpoint("http://127.0.0.1:1/v1#frag", None)
+
+
 async def test_every_question_gets_its_own_answers_in_order():
     with ChatServer(lambda request: reply(*[choice(request["messages"][1]["content"])] * 4)) as server:
         groups = await ask(server.url, "one", "two", "three")
