@@ -156,6 +156,20 @@ def test_a_first_token_is_added_where_the_file_asks_for_one(sources, tmp_path):
     assert tokenizer.encode("a", add_special_tokens=False).ids[0] != 256
 
 
+@pytest.mark.parametrize(
+    ("pre", "asked", "added"), [("llama-bpe", None, True), ("llama-bpe", False, False), ("gpt-2", None, False)]
+)
+def test_a_file_that_does_not_ask_gets_a_first_token_by_the_split_of_llama_3(sources, tmp_path, pre, asked, added):
+    def first(writer):
+        writer.add_bos_token_id(256)
+        if asked is not None:
+            writer.add_add_bos_token(asked)
+
+    path = write_gguf(tmp_path / "m.gguf", sources["llama"], "llama", change=first, pre=pre)
+    tokenizer, _ = make_tokenizer(read_header(path))
+    assert (tokenizer.encode("a").ids[0] == 256) is added
+
+
 # The cache.
 
 

@@ -94,9 +94,13 @@ def _named(header: Header, tokens: list[str]) -> Any:
 
 
 def _post_processor(header: Header, tokenizer: Tokenizer, bos: str | None) -> Any:
-    """Return what adds the first token of a text, if the file asks for one."""
+    """Return what adds the first token of a text, if the file asks for one.
+
+    Of the splits above, llama.cpp adds it by itself to that of Llama 3 alone. The file may forbid that.
+    """
     plain = processors.ByteLevel(trim_offsets=False)
-    if not header.get("tokenizer.ggml.add_bos_token", bool, False) or bos is None:
+    is_llama_3 = header.get("tokenizer.ggml.pre", str) == "llama-bpe"
+    if not header.get("tokenizer.ggml.add_bos_token", bool, is_llama_3) or bos is None:
         return plain
     first = processors.TemplateProcessing(single=f"{bos} $A", special_tokens=[(bos, tokenizer.token_to_id(bos))])
     return processors.Sequence([plain, first])
