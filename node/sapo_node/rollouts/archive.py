@@ -18,7 +18,8 @@ CREATE TABLE IF NOT EXISTS archive (
 );
 """
 
-_SIZE = "length(envelope) + length(body) + length(question)"
+_SIZE = "length(envelope) + length(body) + length(CAST(question AS BLOB))"
+"""Bytes of a row. SQLite counts characters of a text, and stops at the first NUL."""
 _READ_ROWS = 256
 
 
@@ -67,11 +68,12 @@ class Archive:
                 *(*finding.place, finding.dataset, finding.prompt, json.dumps(finding.rewards)),
                 *(envelope, body, self._now()),
             )
-            self._bytes += added * (len(envelope) + len(body) + len(finding.prompt))
+            self._bytes += added * (len(envelope) + len(body) + len(finding.prompt.encode()))
             while self._bytes > self._max_bytes:
-                [(number, size)] = self._database.rows(
+                oldest = self._database.row(
                     f"SELECT number, {_SIZE} FROM archive ORDER BY number LIMIT 1"  # noqa: S608 - ours
                 )
+                number, size = oldest or (None, self._bytes)  # without rows there are no bytes
                 self._database.execute("DELETE FROM archive WHERE number = ?", number)
                 self._bytes -= size
 

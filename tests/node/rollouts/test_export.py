@@ -202,6 +202,33 @@ async def test_the_oldest_groups_make_room_also_after_a_restart(keep, database, 
     assert again._bytes == archive._bytes
 
 
+class OddPrompts(Archive):
+    """Keeps each group under a prompt with a NUL, which ends a text for SQLite's length, and with wide letters."""
+
+    def verified_or_unusable(self, rollout, k, finding):
+        super().verified_or_unusable(rollout, k, replace(finding, prompt=f"\u00e4\0{finding.prompt}"))
+
+
+async def test_the_bytes_of_a_prompt_are_counted_whatever_its_characters(author, manifest, rng, database):
+    archive = OddPrompts(database, 2**20)
+    keep = keeper(author, manifest, rng, database, archive)
+    await keep(0)
+    archive._max_bytes = archive._bytes
+    await keep(1)
+    assert {group.counter for group in archived(database)} == {1}
+    assert Archive(database, 0)._bytes == archive._bytes
+
+
+async def test_an_archive_that_somebody_emptied_takes_groups_again(keep, database, archive):
+    await keep(0)
+    database.execute("DELETE FROM archive")
+    archive._max_bytes = 0
+    await keep(1)
+    archive._max_bytes = 2**20
+    await keep(2)
+    assert [group.counter for group in archived(database)] == [2, 2]
+
+
 def test_a_node_that_kept_nothing_says_how_to_keep_some(database, manifest, tmp_path):
     with pytest.raises(LocalError, match="--archive"):
         export(database, manifest, tmp_path / "data", lambda _: [])
