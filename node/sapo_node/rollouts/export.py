@@ -1,7 +1,7 @@
 """Writes the archive of a node as a data set: Parquet, the manifest of the swarm, and a card that says what it is."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ from sapo_protocol import LocalError, Manifest, decode_body, render_manifest
 
 Masks = Sequence[Sequence[tuple[int, int]]]
 """Of each completion, its masked spans: the first character of each, and the one after its last."""
+
+Row = Mapping[str, Any]
+"""One group, by the names of the columns."""
 
 _CARD = """---
 configs:
@@ -55,19 +58,20 @@ def export(database: Database, manifest: Manifest, folder: Path, masks: Callable
 
     `masks` gives the masked spans of each completion of a group; empty if they are not known.
 
-    Raises LocalError if the folder cannot be made or written, or if there is nothing to export. Where it fails or is
-    stopped, no folder is left; what a killed export leaves is removed by the next one beside it.
+    Raises LocalError if the folder cannot be made or written, if a body in the archive does not decode, or if there is
+    nothing to export. Where it fails or is stopped, no folder is left; what a killed export leaves is removed by the
+    next one beside it.
     """
     require_pyarrow()
-    groups = archived(database)
-    first = next(groups, None)
+    rows = (_row(database, group, manifest, masks(group.place)) for group in archived(database))
+    first = next(rows, None)
     if first is None:
         raise LocalError("the node has kept no rollouts of peers; start it with --archive MIB, and wait until it has")
     if os.path.lexists(folder):
         raise LocalError(f"cannot make the folder {folder}: it exists; name one that is not there")
     try:
         with new_folder(folder.absolute(), "rollouts") as made:
-            return _write(first, groups, manifest, made, masks)
+            return _write(first, rows, manifest, made)
     except OSError as error:
         said = error.strerror or error
         raise LocalError(
@@ -75,23 +79,18 @@ def export(database: Database, manifest: Manifest, folder: Path, masks: Callable
         ) from error
 
 
-def _write(
-    first: ArchivedGroup,
-    groups: Iterator[ArchivedGroup],
-    manifest: Manifest,
-    folder: Path,
-    masks: Callable[[GroupKey], Masks],
-) -> int:
+def _write(first: Row, rows: Iterator[Row], manifest: Manifest, folder: Path) -> int:
     arrow = require_pyarrow()
-    issuers, epochs, count = set[str](), [first.epoch, first.epoch], 0
+    issuers, epochs, count = set[str](), [first["epoch"], first["epoch"]], 0
     shape = schema(arrow)
     with arrow.parquet.ParquetWriter(folder / GROUPS, shape, compression="zstd") as writer:
-        for batch in _batches(first, groups):
-            writer.write_table(
-                arrow.Table.from_pylist([_row(each, manifest, masks(each.place)) for each in batch], shape)
-            )
-            issuers |= {each.peer for each in batch}
-            epochs = [min(epochs[0], *(each.epoch for each in batch)), max(epochs[1], *(each.epoch for each in batch))]
+        for batch in _batches(first, rows):
+            writer.write_table(arrow.Table.from_pylist(batch, shape))
+            issuers |= {row["issuer"] for row in batch}
+            epochs = [
+                min(epochs[0], *(row["epoch"] for row in batch)),
+                max(epochs[1], *(row["epoch"] for row in batch)),
+            ]
             count += len(batch)
     (folder / SWARM).write_text(render_manifest(manifest))
     (folder / CARD).write_text(
@@ -109,15 +108,16 @@ def _write(
     return count
 
 
-def _batches(first: ArchivedGroup, rest: Iterator[ArchivedGroup]) -> Iterator[list[ArchivedGroup]]:
+def _batches(first: Row, rest: Iterator[Row]) -> Iterator[list[Row]]:
     batch = [first, *islice(rest, BATCH_ROWS - 1)]
     while batch:
         yield batch
         batch = list(islice(rest, BATCH_ROWS))
 
 
-def _row(group: ArchivedGroup, manifest: Manifest, masks: Masks) -> dict[str, Any]:
-    body = decode_body(group.body, manifest)
+def _row(database: Database, group: ArchivedGroup, manifest: Manifest, masks: Masks) -> Row:
+    with database.decoding():
+        body = decode_body(group.body, manifest)
     return {
         "prompt": group.prompt,
         "completions": [each.text for each in body.completions],

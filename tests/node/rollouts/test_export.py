@@ -15,7 +15,7 @@ from sapo_node.rollouts.archive import Archive, archived
 from sapo_node.rollouts.export import export
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM, schema
 from sapo_node.rollouts.verify import verify
-from sapo_node.storage.database import Database
+from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.keys import create_key
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Verifier
@@ -231,6 +231,14 @@ async def test_an_archive_that_somebody_emptied_takes_groups_again(keep, databas
 
 def test_a_node_that_kept_nothing_says_how_to_keep_some(database, manifest, tmp_path):
     with pytest.raises(LocalError, match="--archive"):
+        export(database, manifest, tmp_path / "data", lambda _: [])
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_body_in_the_archive_that_does_not_decode_is_a_damaged_database(keep, manifest, database, tmp_path):
+    await keep()
+    database.execute("UPDATE archive SET body = x'00' WHERE k = 1")
+    with pytest.raises(StateError, match=r"state database in memory is damaged \(body: .*\); restore it from a backup"):
         export(database, manifest, tmp_path / "data", lambda _: [])
     assert not (tmp_path / "data").exists()
 
