@@ -122,8 +122,9 @@ def _is_decimal(task: Task, answer: str) -> bool:
     """Return whether the answer differs from the reference by at most one unit of the last significant digit.
 
     The prompt says how many digits are significant. The dataset rounds its reference after every step, so the exact
-    result, rounded once, may differ by this unit. reasoning-gym's scorer allows an absolute error of 10^-places
-    instead: less than the precision of a large reference, and a tenth of a small one.
+    result, rounded once, may differ by this unit. It differs by more where a difference of close numbers loses digits:
+    then the exact result earns nothing (docs/trust/limits.md has how often). reasoning-gym's scorer allows an absolute
+    error of 10^-places instead: less than the precision of a large reference, and a tenth of a small one.
     """
     if not (_DECIMAL.fullmatch(answer) and _DECIMAL.fullmatch(task.answer)):
         return False
