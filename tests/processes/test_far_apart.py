@@ -57,7 +57,7 @@ class Node:
 
     @property
     def published(self):
-        return set(self.ids("SELECT envelope_id FROM published"))
+        return set(self.ids("SELECT envelope_id FROM signed"))
 
     @property
     def heard(self):
@@ -127,7 +127,7 @@ def test_a_parted_swarm_heals_and_nothing_is_trained_twice(tmp_path):
         all_know_what_there_is(HEALED_WITHIN)
 
         for each in nodes:
-            rounds = each.ids("SELECT epoch, counter FROM published")
+            rounds = each.ids("SELECT epoch, counter FROM signed")
             assert len(rounds) == len(set(rounds))
             # The journal holds a group once, however often it was trained on; the trainer counts.
             each.stop()

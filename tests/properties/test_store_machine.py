@@ -31,6 +31,7 @@ from sapo_protocol import load_manifest
 GENESIS, EPOCH, ROUNDS = 1_000.0, 10, 3
 MANIFEST = replace(load_manifest("starter"), genesis=int(GENESIS), epoch_seconds=EPOCH, max_rounds=ROUNDS)
 SCHEMA = (counters.SCHEMA,)
+KEPT = 3
 MEMORY = Path("/dev/shm")
 """A kill loses nothing that was written, so the files need no disk, and the syncs no time."""
 
@@ -66,11 +67,13 @@ class CountersMachine(RuleBasedStateMachine):
         self.kept: list[tuple[Slot, bytes, bytes]] = []
         self.published: list[Slot] = []
         """Reserved while this node was free to publish; unlike the rest, no backup takes it back."""
+        self.left, self.listened, self.began = 0.0, 0.0, -1
+        """Seconds to listen and seconds listened, and the epoch in which that began."""
 
     @initialize(seconds=st.integers(-2 * EPOCH, 10 * EPOCH), key_is_new=st.booleans())
     def the_node_starts_for_the_first_time(self, seconds, key_is_new):
         self.now = GENESIS + seconds
-        self.listens_until = 0.0
+        self.entered = self.clock_epoch()
         self.folder.mkdir()
         (self.folder / "lock").touch()
         self.start(key_is_new=key_is_new, must_listen=not key_is_new)
@@ -82,6 +85,7 @@ class CountersMachine(RuleBasedStateMachine):
     @rule(epochs_later=st.sampled_from([0, 0, 0, 1, 2, 15, 16]), is_kept=st.sampled_from([True, True, False]))
     def a_round_is_reserved(self, epochs_later, is_kept):
         self.now += epochs_later * EPOCH
+        self.look()
         expected = self.next()
         slot = self.counters.reserve(self.now)
         assert slot == expected
@@ -91,7 +95,7 @@ class CountersMachine(RuleBasedStateMachine):
         assert all(slot.epoch >= before.epoch for before in self.reserved)
         self.reserved.append(slot)
         self.noted = max(self.noted, (slot.epoch, slot.counter))
-        if not self.counters.listening_seconds(self.now):
+        if not self.counters.listening_seconds(self.now, self.now):
             assert slot not in self.published
             self.published.append(slot)
         if is_kept:
@@ -144,11 +148,13 @@ class CountersMachine(RuleBasedStateMachine):
     def an_older_database_is_put_back(self, epochs_later):
         self.copy_to(self.folder / "backup")
         reserved, kept = list(self.reserved), list(self.kept)
+        listening = self.left, self.listened, self.began, self.entered
         for epochs in epochs_later:
             self.a_round_is_reserved(epochs, is_kept=True)
         self.database.close()
         self.put_back(self.folder / "backup")
         self.reserved, self.kept = reserved, kept
+        self.left, self.listened, self.began, self.entered = listening
         self.start()
 
     @invariant()
@@ -158,11 +164,12 @@ class CountersMachine(RuleBasedStateMachine):
 
     @invariant()
     def exactly_the_own_envelopes_are_recognised(self):
-        began = int((self.listens_until - GENESIS) // EPOCH) - 2  # to listen; what was signed until then may be lost
+        used = sorted({slot.epoch for slot in self.reserved}, reverse=True)
+        forgotten = min(used[KEPT], self.latest() - 17) if len(used) > KEPT else -1
         for slot, envelope_id, _ in self.kept:
-            known = slot.epoch >= self.latest() - 16 or slot.epoch <= began
+            known = slot.epoch > forgotten or slot.epoch <= self.began  # what was signed until then may be lost
             assert self.is_recognised(envelope_id, slot) is known
-        assert not self.is_recognised(b"of a stranger", Slot(max(self.epoch(), began) + 1, 0))
+        assert not self.is_recognised(b"of a stranger", Slot(max(self.epoch(), self.began) + 1, 0))
 
     @invariant()
     def the_epoch_is_the_clocks_and_never_runs_backwards(self):
@@ -170,7 +177,9 @@ class CountersMachine(RuleBasedStateMachine):
 
     @invariant()
     def it_listens_as_long_as_it_must(self):
-        assert self.counters.listening_seconds(self.now) == pytest.approx(max(0.0, self.listens_until - self.now))
+        left = self.left if self.behind() else max(0.0, self.left - (self.now - self.looked))
+        expected = left + self.behind() if left else 0.0
+        assert self.counters.listening_seconds(self.now, self.now) == pytest.approx(expected)
 
     def teardown(self):
         if hasattr(self, "database"):
@@ -181,9 +190,26 @@ class CountersMachine(RuleBasedStateMachine):
     def folder(self) -> Path:
         return Path(self.root.name) / str(self.folders)
 
+    def clock_epoch(self) -> int:
+        return int((self.now - GENESIS) // EPOCH)
+
     def epoch(self) -> int:
-        """The clock's, or that of the last round reserved where the clock is behind it."""
-        return max([int((self.now - GENESIS) // EPOCH), *(slot.epoch for slot in self.reserved)])
+        """The clock's, or the last one that the node entered where the clock is behind it."""
+        return max(self.clock_epoch(), self.entered, self.latest() if self.reserved else self.entered)
+
+    def behind(self) -> float:
+        """Seconds until the clock reaches the last epoch that the files know."""
+        return max(0.0, GENESIS + max(self.entered, self.noted[0]) * EPOCH - self.now)
+
+    def look(self) -> None:
+        """The steady clock goes with the clock, so that the node doubts neither."""
+        self.counters.look(self.now, self.now)
+        if self.left and not self.behind():
+            self.listened += self.now - self.looked
+            self.left = max(0.0, self.left - (self.now - self.looked))
+            self.began = int((self.now - self.listened - GENESIS) // EPOCH)
+        self.looked = self.now
+        self.entered = max(self.entered, self.clock_epoch())
 
     def latest(self) -> int:
         """The epoch of the last round reserved."""
@@ -243,15 +269,20 @@ class CountersMachine(RuleBasedStateMachine):
             key_is_new=key_is_new,
             rng=random.Random(0),
             location=StateLocation(self.folder),
+            steady=self.now,
         )
+        self.looked = self.now
         latest = self.reserved[-1] if self.reserved else Slot(-1, -1)
         if must_listen or self.noted > (latest.epoch, latest.counter):
             least = GENESIS + (max(self.epoch(), self.noted[0]) + 2) * EPOCH
-            self.listens_until = self.now + self.counters.listening_seconds(self.now)
-            assert least <= self.listens_until <= least + EPOCH / 2
+            listens = self.counters.listening_seconds(self.now, self.now)
+            assert least <= self.now + listens <= least + EPOCH / 2
+            self.left, self.listened = listens - self.behind(), 0.0
+            self.began = max(self.epoch(), self.noted[0])
 
 
-def test_no_counter_is_handed_out_twice_whatever_the_clock_does_and_whoever_is_killed():
+def test_no_counter_is_handed_out_twice_whatever_the_clock_does_and_whoever_is_killed(monkeypatch):
+    monkeypatch.setattr("sapo_node.storage.counters.KEPT_EPOCHS", KEPT)
     run_state_machine_as_test(CountersMachine, settings=settings())
 
 
@@ -273,7 +304,7 @@ def life_of(folder, epochs):
         database = Database(folder / "node.sqlite", SCHEMA)
         life = Counters(database, MANIFEST, now=now, key_is_new=key_is_new, rng=random.Random(0), location=location)
         slot = life.reserve(now)
-        listens = life.listening_seconds(now)
+        listens = life.listening_seconds(now, now)
         database.close()
     return listens, slot
 

@@ -47,6 +47,8 @@ KINDS = ("kill", "power cut", "disk full", "disk full in the WAL", "slow disk")
 """Faults of the disk, in the order of `disk_faults.c`."""
 FAULTS = (*KINDS, "clock jump")
 NODES, ROUNDS = 3, 3
+LISTENING_ROUNDS = 150
+"""Rounds of two seconds in which a node listens to the end, after a power cut and a jump of its clock."""
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=60, max_rounds=200)
 CONFIG = Config(external=4, checkpoint_every=2, eval_every=0)
 JUMPS = (-3_600, -90, -10, 10, 90)
@@ -133,6 +135,7 @@ class Member:
         if not (folder / "lock").exists():  # a touch would be noticed as a copied state
             (folder / "lock").touch()
         self.audit = audit
+        self.rounds = life["rounds"]
         self.database = Database(folder / "node.sqlite", SCHEMA)
         self.policy = SavingOracle(MANIFEST, random.Random(f"{life['seed']}/{number}"), seconds=2.0)
         self.policy.load(folder)
@@ -173,7 +176,7 @@ class Member:
         await run_node(
             self.node,
             self.publish,
-            rounds=ROUNDS,
+            rounds=self.rounds,
             on_round=lambda report: self._say(played=report.step, external=report.external),
         )
 
@@ -183,7 +186,7 @@ def identity(number):
 
 
 async def play(folder, life, audit):
-    """One life: all three nodes play ROUNDS rounds."""
+    """One life of all three nodes."""
     hub = MemoryHub(seed=life["seed"])
     members = [Member(number, folder / str(number), hub, life, audit) for number in range(1, NODES + 1)]
     async with trio.open_nursery() as nursery:
@@ -276,11 +279,12 @@ class FaultySwarm:
         self._process.wait()
         self._log.close()
 
-    def life(self, fault):
+    def life(self, fault, rounds=ROUNDS):
         """Play one life with a fault, or with none, and check what it left. Returns how it ended."""
         rng = self._rng
         life = {
             "fault": fault,
+            "rounds": rounds,
             "seed": rng.getrandbits(31),
             "at": rng.randrange(1, LAST_WRITE),
             "times": rng.choice((1, 3, 30, 10**6)),
@@ -290,8 +294,9 @@ class FaultySwarm:
         self._process.stdin.write(json.dumps([str(self._folder), life]) + "\n")
         self._process.stdin.flush()
         code = int(self._process.stdout.readline())
-        taken = int((self._start + max(0, life["jump"]) + 60) // MANIFEST.epoch_seconds) - 1
-        self._start += 60.0
+        lasts = 20.0 * rounds
+        taken = int((self._start + max(0, life["jump"]) + lasts) // MANIFEST.epoch_seconds) - 1
+        self._start += lasts
         if fault == "power cut":  # the machine starts anew, so the nodes listen for two epochs
             for lock in self._folder.glob("state/*/lock"):
                 lock.chmod(lock.stat().st_mode ^ 0o040)
@@ -302,10 +307,6 @@ class FaultySwarm:
             error.add_note(f"after the life {life}, which ended by {code}")
             raise
         return {0: "went on", STOPPED: "stopped", -signal.SIGKILL: "killed"}[code]
-
-    def wait(self, seconds):
-        """Let so much time pass before the next life."""
-        self._start += seconds
 
     def external(self):
         """How many external groups each node has trained on."""
@@ -364,7 +365,7 @@ def _check_messages(database, known, fault, taken):
     """Published messages are stored, and accepted messages from epoch `taken` on stay accepted."""
     stored = {
         (epoch, counter): envelope_id.hex()
-        for envelope_id, epoch, counter in database.rows("SELECT envelope_id, epoch, counter FROM published")
+        for envelope_id, epoch, counter in database.rows("SELECT envelope_id, epoch, counter FROM signed")
     }
     lost = {place for place in known.published if place not in stored}
     [(epoch,)] = database.rows("SELECT coalesce(max(epoch), 0) FROM counters")
@@ -398,8 +399,7 @@ def play_faults(folder, faults, seed):
         swarm.life(None)
         for fault in faults:
             ended[fault][swarm.life(fault)] += 1
-        swarm.life(None)
-        swarm.wait(300.0)  # after a power cut a node listens
+        swarm.life(None, LISTENING_ROUNDS)
         before = swarm.external()
         assert swarm.life(None) == "went on"
         exchanged = [now > then for now, then in zip(swarm.external(), before, strict=True)]

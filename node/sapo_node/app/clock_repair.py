@@ -1,7 +1,8 @@
 """Repairs a state whose epoch is ahead of the clock: the clock was wrong, and the node believed it.
 
 Such a node publishes rollouts that no peer accepts, and refuses those of its peers, until the clock reaches its epoch.
-After the repair it listens for two epochs and then goes on. Counters that it used in later epochs stay used.
+After the repair it listens for two epochs and then goes on. Counters that it used in later epochs stay used. If the
+state no longer knows all of them (`counters.KEPT_EPOCHS`), it is not repaired.
 """
 
 import random
@@ -28,7 +29,8 @@ def epochs_ahead(database: Database, manifest: Manifest, now: float) -> int:
 def return_to_clock(folder: StateFolder, manifest: Manifest) -> int:
     """Set a state back to the epoch of the clock. Returns that epoch.
 
-    The clock must be right. Raises LocalError if a node runs on the state, or if the clock is not behind it.
+    The clock must be right. Raises LocalError if a node runs on the state, if the clock is not behind it, or if the
+    state was ahead for too long.
     """
     with locked(folder), closing(Database(folder.database, SCHEMA)) as database, database.transaction(durable=True):
         now = time.time()

@@ -124,7 +124,7 @@ class Node:
     def waits(self) -> list[Wait]:
         """What the node waits for now."""
         now = self.swarm.clock.now()
-        listens = self.counters.listening_seconds(now)
+        listens = self.counters.listening_seconds(now, self.swarm.clock.steady())
         waits = [("the end of listening, before it publishes", now + listens)] if listens else []
         if self.counters.epoch(now) < 0:
             waits.append(("the beginning of the swarm", self.swarm.manifest.genesis))

@@ -257,7 +257,7 @@ class RunningNode:
             self._session.tell(learner.ready.memory)
         if learner and learner.ready.fallback:
             self._session.tell(f"checkpoint {learner.ready.fallback}")
-        seconds = node.counters.listening_seconds(self._swarm.clock.now())
+        seconds = node.counters.listening_seconds(self._swarm.clock.now(), self._swarm.clock.steady())
         if seconds:
             self._session.tell(
                 f"this key may be in use elsewhere (its state is new, or was copied or restored, or the machine "

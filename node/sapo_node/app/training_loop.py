@@ -113,7 +113,8 @@ class TrainingLoop:
             return None
         # The learner may have died in the round before, in an evaluation, or while the node waited.
         await self._trainer.recover()
-        listening = self._node.counters.listening_seconds(self._node.swarm.clock.now())
+        clock = self._node.swarm.clock
+        listening = self._node.counters.listening_seconds(clock.now(), clock.steady())
         return await play.play(slot, share=not listening)
 
     async def _evaluate(self, step: int) -> None:

@@ -83,9 +83,13 @@ class ContributionRounds:
         """
         shared = 0
         while shared != rounds:
-            await trio.sleep(self._counters.listening_seconds(self._clock.now()))
+            if seconds := self._listening_seconds():
+                await trio.sleep(min(seconds, MAX_BACKOFF))  # the clock may be set meanwhile
+                continue
             started = trio.current_time()
             slot = await self._reserve()
+            if self._listening_seconds():  # `reserve` looks at the clock, and may not believe it
+                continue
             local = answered(await self._answers(slot) or []) if slot else []
             if slot and local:
                 await self._contribution.share(slot, local)
@@ -93,6 +97,9 @@ class ContributionRounds:
                 given = [group for group in local if is_answered(group)]
                 self._on_report(ContributionReport(slot.epoch, slot.counter, by_task(given)))
             await trio.sleep_until(started + seconds_after(self._manifest, shared=bool(local)))
+
+    def _listening_seconds(self) -> float:
+        return self._counters.listening_seconds(self._clock.now(), self._clock.steady())
 
     async def _answers(self, slot: Slot) -> list[LocalGroup] | None:
         """Ask until there are answers. None if there are none within `answer_seconds`."""

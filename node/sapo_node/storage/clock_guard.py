@@ -57,8 +57,6 @@ class ClockGuard:
         """When the clock was first seen to have jumped to `_jumped_to`, in Unix time by that clock."""
         self._seen: float | None = None
         """The same as `_zero`, by the last look of this process."""
-        self._told: float | None = None
-        """The same, when `look` last returned that the clock was set."""
         self.epoch = stored_epoch(database)
         """The latest epoch that was believed; None in a new state."""
         if row := database.row("SELECT zero, jumped_to, since FROM clock"):
@@ -69,11 +67,8 @@ class ClockGuard:
         """Whether the node believes what its clock said at the last look."""
         return self._jumped_to is None
 
-    def look(self, now: float, steady: float) -> float:
-        """Compare Unix time with the steady clock, both in seconds.
-
-        Returns by how many seconds the clock was set since this process last returned such a number; 0 for a small one.
-        """
+    def look(self, now: float, steady: float) -> None:
+        """Compare Unix time with the steady clock, both in seconds."""
         zero, is_first = now - steady, self._seen is None
         self._seen = zero
         if self._compared_since is None:
@@ -86,11 +81,6 @@ class ClockGuard:
             self._doubt(zero, now)
         elif self._kept(now) >= self._most:
             self._believe(zero, now, is_kept=True)
-        moved = 0.0 if self._told is None else zero - self._told
-        if self._told is not None and abs(moved) <= self._most:
-            return 0.0
-        self._told = zero
-        return moved
 
     def doubtful_seconds(self, now: float) -> float:
         """Seconds for which the clock must still keep its jump; 0 if it is believed."""

@@ -76,7 +76,7 @@ class Life:
     async def play(self):
         """Reserve a round; its epoch, and whether the node may publish it."""
         slot = await self.node.epochs.reserve()
-        return slot.epoch, not self.node.counters.listening_seconds(self.clock.now())
+        return slot.epoch, not self.node.counters.listening_seconds(self.clock.now(), self.clock.steady())
 
     async def hear(self, author, epoch, counter=0):
         return await self.node.ingest.handle(SENDER, author.message(epoch=epoch, counter=counter), shard=0)
@@ -177,15 +177,17 @@ async def test_many_small_jumps_cost_no_more_than_one(life, author, step):
     assert await life.hear(author, epoch) is Verdict.ACCEPT
 
 
-def test_many_small_jumps_back_do_not_lengthen_the_listening(manifest, database):
+def test_many_small_jumps_do_not_lengthen_the_listening(manifest, database):
     clock = SetClock()
     clock.time += 2 * DAY
-    counters = Counters(database, manifest, now=clock.now(), key_is_new=False, rng=random.Random(0))
-    assert counters.listening_seconds(clock.now()) > EPOCH
-    for _ in range(100):
-        clock.time -= 1.4 * EPOCH
+    counters = Counters(
+        database, manifest, now=clock.now(), steady=clock.steady(), key_is_new=False, rng=random.Random(0)
+    )
+    assert counters.listening_seconds(clock.now(), clock.steady()) > EPOCH
+    for jump in (*[-1.4 * EPOCH] * 100, *[1.4 * EPOCH] * 100):
+        clock.time += jump
         counters.look(clock.now(), clock.steady())
-    assert counters.listening_seconds(clock.now()) < 5 * EPOCH
+    assert counters.listening_seconds(clock.now(), clock.steady()) < 5 * EPOCH
 
 
 async def test_a_clock_that_runs_slow_is_believed_for_as_long_as_it_does(life):
@@ -251,7 +253,7 @@ async def test_a_state_a_day_ahead_is_noticed_and_after_its_repair_lost_two_epoc
             rng=random.Random(0),
             location=StateLocation(folder.path),
         )
-        assert EPOCH <= counters.listening_seconds(a_day_ahead) <= 2 * EPOCH
+        assert EPOCH <= counters.listening_seconds(a_day_ahead, 0.0) <= 2 * EPOCH
         assert counters.reserve(7.5 * EPOCH).epoch == 7
         assert counters.reserve(DAY).counter == 1
         life = Life(manifest, database)
@@ -265,3 +267,110 @@ def test_a_state_that_is_not_ahead_is_not_changed(folder, manifest):
         Database(folder.database, SCHEMA).close()
     with pytest.raises(LocalError, match="not behind"):
         return_to_clock(folder, manifest)
+
+
+class Listener:
+    """A node whose key is older than its state. `start` starts it, again on the same database."""
+
+    def __init__(self, manifest):
+        self.manifest = manifest
+        self.clock = SetClock()
+        self.database = Database(None, SCHEMA)
+        self.start()
+
+    def start(self):
+        now, steady, rng = self.clock.now(), self.clock.steady(), random.Random(0)
+        self.counters = Counters(self.database, self.manifest, now=now, steady=steady, key_is_new=False, rng=rng)
+
+    def left(self):
+        """Look at the clock; seconds until the node may publish."""
+        self.counters.look(self.clock.now(), self.clock.steady())
+        return self.counters.listening_seconds(self.clock.now(), self.clock.steady())
+
+
+@pytest.fixture
+def listener(manifest):
+    return Listener(manifest)
+
+
+@pytest.mark.parametrize("correction", [0.6 * EPOCH, 1.9 * EPOCH])
+def test_a_correction_of_the_clock_leaves_the_seconds_to_listen_as_they_are(listener, correction):
+    before = listener.left()
+    listener.clock.time += correction
+    assert listener.left() == before > EPOCH
+
+
+def test_what_a_lost_state_signed_is_no_alarm_after_the_clock_was_corrected(listener):
+    """The epoch in which the node began to listen is that of the correct clock."""
+    listener.clock.time += 1.9 * EPOCH
+    listener.left()
+    listener.counters.recognise(b"of the lost state", 7)
+    with pytest.raises(LocalError, match="in use elsewhere"):
+        listener.counters.recognise(b"of a copy", 8)
+
+
+@pytest.mark.parametrize("jump", [DAY, -DAY])
+@pytest.mark.parametrize("listened", [0.5 * EPOCH, 3 * EPOCH])
+def test_a_jump_that_passes_over_a_restart_leaves_the_seconds_to_listen_as_they_are(listener, jump, listened):
+    listener.clock.pass_by(listened)
+    before = listener.left()
+    listener.clock.time += jump
+    listener.left()
+    listener.clock.time -= jump
+    listener.start()
+    assert listener.left() == before
+
+
+def test_listening_that_began_a_day_behind_the_state_takes_two_epochs_once_the_clock_is_right(listener):
+    listener.clock.pass_by(DAY)
+    listener.left()
+    listener.database.execute("DELETE FROM listening_period")
+    listener.clock.restart_machine(-DAY)
+    listener.start()
+    listener.left()
+    listener.clock.time += DAY
+    assert EPOCH < listener.left() <= 2.5 * EPOCH
+    listener.clock.pass_by(2.5 * EPOCH)
+    assert listener.left() == 0
+
+
+def test_seconds_in_which_the_node_is_off_do_not_count_as_listening(listener):
+    before = listener.left()
+    listener.clock.pass_by(DAY)
+    listener.start()
+    assert listener.left() == before
+
+
+@pytest.mark.parametrize("epochs", [1, 40])
+def test_no_counter_that_a_wrong_clock_used_is_used_again_after_the_repair(manifest, database, epochs):
+    counters = Counters(database, manifest, now=EPOCH, key_is_new=True, rng=random.Random(0))
+    times = [EPOCH, *(DAY + k * EPOCH for k in range(epochs))]
+    used = [counters.reserve(now) for now in times]
+    for slot in used:
+        counters.keep(slot, b"%d" % slot.epoch, b"message")
+    counters.return_to_clock(5 * EPOCH)
+    assert not set(used) & {counters.reserve(now) for now in times}
+    assert counters.recent() == []
+    for slot in used:
+        counters.recognise(b"%d" % slot.epoch, slot.epoch)
+
+
+def test_a_state_that_was_ahead_for_longer_than_it_remembers_is_not_repaired(manifest, database, monkeypatch):
+    monkeypatch.setattr("sapo_node.storage.counters.KEPT_EPOCHS", 20)
+    counters = Counters(database, manifest, now=EPOCH, key_is_new=True, rng=random.Random(0))
+    for now in (EPOCH, *(DAY + k * EPOCH for k in range(40))):
+        counters.reserve(now)
+    assert database.rows("SELECT count(*) FROM counters") == [(20,)]
+    with pytest.raises(LocalError, match="start with a new key"):
+        counters.return_to_clock(5 * EPOCH)
+
+
+def test_repair_leaves_the_counters_of_the_epochs_that_it_returns_to(manifest, database, monkeypatch):
+    """Many counters of later epochs do not make the node forget those of the present."""
+    monkeypatch.setattr("sapo_node.storage.counters.KEPT_EPOCHS", 20)
+    counters = Counters(database, manifest, now=EPOCH, key_is_new=True, rng=random.Random(0))
+    for now in (EPOCH, *(DAY + k * EPOCH for k in range(19))):
+        counters.reserve(now)
+    counters.return_to_clock(5 * EPOCH)
+    used = [counters.reserve(now) for now in (7 * EPOCH, 7 * EPOCH, 8 * EPOCH, 8 * EPOCH)]
+    assert len(set(used)) == 4

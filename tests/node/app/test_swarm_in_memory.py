@@ -443,9 +443,9 @@ async def test_a_node_on_a_clock_from_before_the_genesis_begins_once_the_clock_i
 
 async def test_a_node_that_only_listens_says_until_when(fast, autojump_clock):
     node = Peer(1, fast, MemoryHub(), key_is_new=False).node
-    now = node.swarm.clock.now()
+    now, steady = node.swarm.clock.now(), node.swarm.clock.steady()
     [wait] = node.waits()
-    assert wait["until"] == pytest.approx(now + node.counters.listening_seconds(now), abs=1)
+    assert wait["until"] == pytest.approx(now + node.counters.listening_seconds(now, steady), abs=1)
 
 
 class DriftedScorer(KnowingScorer):

@@ -127,7 +127,7 @@ def test_a_node_on_a_new_state_of_a_new_key_publishes_at_once(manifest, tmp_path
             rng=random.Random(1),
             location=StateLocation(folder.path),
         )
-        assert counters.listening_seconds(time.time()) == 0
+        assert counters.listening_seconds(time.time(), 0.0) == 0
 
 
 async def test_a_machine_on_which_the_node_could_not_run_is_refused_at_once(tmp_path):

@@ -1,6 +1,8 @@
 """Own counters: none is used twice, whatever is killed, copied or restored."""
 
 import shutil
+import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from sapo_node.app.state import SCHEMA, StateFolder, locked
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere, Slot
 from sapo_node.storage.database import Database
 from sapo_node.storage.location import StateLocation
+from sapo_protocol import LocalError
 
 
 @pytest.fixture
@@ -42,18 +45,18 @@ def test_when_an_epochs_counters_are_used_up_there_is_none(counters, manifest):
 
 
 def test_a_new_key_publishes_at_once(counters):
-    assert counters.listening_seconds(1_000) == 0
+    assert counters.listening_seconds(1_000, 0) == 0
 
 
 def test_a_key_older_than_its_state_listens_for_two_epochs_and_a_random_moment(database, manifest, rng):
-    counters = Counters(database, manifest, now=1_000, key_is_new=False, rng=rng)
-    assert 1_800 <= 1_000 + counters.listening_seconds(1_000) <= 2_100
-    assert counters.listening_seconds(2_100) == 0
+    counters = Counters(database, manifest, now=1_000, key_is_new=False, rng=rng, steady=0)
+    assert 1_800 <= 1_000 + counters.listening_seconds(1_000, 0) <= 2_100
+    assert counters.listening_seconds(2_100, 1_100) == 0
 
 
 def test_two_copies_that_start_together_do_not_end_their_listening_together(manifest, rng):
     ends = [
-        Counters(Database(None, SCHEMA), manifest, now=1_000, key_is_new=False, rng=rng).listening_seconds(1_000)
+        Counters(Database(None, SCHEMA), manifest, now=1_000, key_is_new=False, rng=rng).listening_seconds(1_000, 0)
         for _ in range(2)
     ]
     assert abs(ends[0] - ends[1]) > 5
@@ -62,7 +65,7 @@ def test_two_copies_that_start_together_do_not_end_their_listening_together(mani
 def test_restarting_does_not_end_the_listening(database, manifest, rng):
     Counters(database, manifest, now=1_000, key_is_new=False, rng=rng)
     again = Counters(database, manifest, now=1_100, key_is_new=True, rng=rng)
-    assert again.listening_seconds(1_100) >= 700
+    assert again.listening_seconds(1_100, 0) >= 700
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def play(tmp_path, manifest, rng):
             counters = Counters(database, manifest, now=1_000, key_is_new=key_is_new, rng=rng, location=location)
             for _ in range(rounds):
                 counters.reserve(1_000)
-            listened = counters.listening_seconds(1_000)
+            listened = counters.listening_seconds(1_000, 0)
             database.close()
         return listened
 
@@ -160,3 +163,27 @@ def test_what_a_lost_state_signed_before_this_one_began_to_listen_is_no_alarm(da
     counters.recognise(b"unknown", 1)
     with pytest.raises(KeyInUseElsewhere):
         counters.recognise(b"unknown", 2)
+
+
+@pytest.fixture
+def old(tmp_path, manifest, rng):
+    """The counters of a state of version 0.1, which kept those of its last epoch only."""
+    with sqlite3.connect(tmp_path / "node.sqlite") as written:
+        written.executescript((Path(__file__).parent / "state-2.sql").read_text())
+        written.execute("INSERT INTO counters VALUES (150, 2)")
+        written.execute("INSERT INTO listening VALUES (0.0, '')")
+        written.execute("INSERT INTO published VALUES (x'01', 148, 0, x''), (x'02', 150, 1, x'aa')")
+    return Counters(Database(tmp_path / "node.sqlite", SCHEMA), manifest, now=90_000, key_is_new=False, rng=rng)
+
+
+def test_a_state_of_version_0_1_goes_on_after_it_has_listened(old):
+    assert old.listening_seconds(90_000, 0) >= 600
+    assert old.reserve(90_000) == Slot(150, 2)
+    assert old.recent() == [b"\xaa"]
+    old.recognise(b"\x01", 148)
+
+
+def test_a_state_of_version_0_1_that_a_wrong_clock_put_ahead_is_not_repaired(old):
+    """Nobody knows which counters it used before its last epoch."""
+    with pytest.raises(LocalError, match="start with a new key"):
+        old.return_to_clock(1_000)

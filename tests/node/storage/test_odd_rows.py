@@ -50,7 +50,7 @@ WRONG_TYPES = {
     "text as bytes": "INSERT INTO published VALUES ('a', 1, 1, x'00')",
     "bytes as text": "INSERT INTO ledger VALUES (x'61', 'healthy', 0, 0, 0, 0, 0, 0)",
     "a number as bytes": "INSERT INTO evidence VALUES ('a', 7)",
-    "text as a time": "INSERT INTO listening VALUES ('soon', '')",
+    "text as a time": "INSERT INTO listening_period VALUES ('soon', 0.0, 0, '')",
 }
 
 

@@ -277,7 +277,7 @@ async def test_a_skipped_question_is_left_out_and_the_next_one_asked(fast, autoj
 
 async def test_nobody_is_asked_before_the_node_may_publish(fast, autojump_clock):
     member = Member(1, fast, MemoryHub(), key_is_new=False)
-    listening = member.node.counters.listening_seconds(10 * EPOCH)
+    listening = member.node.counters.listening_seconds(10 * EPOCH, 0.0)
     await play(1, member)
     assert listening >= 2 * EPOCH
     assert member.answerer.asked[0][0] >= listening
@@ -322,3 +322,16 @@ def test_the_screen_of_a_contributor_counts_what_it_shared_and_claims_nothing_ab
     assert "9 │ 7 │ 72 │ 28 (39%)".replace(" ", "") in text.replace(" ", "")
     assert "teach" not in text
     assert "Nodes do not report what they trained on." in text
+
+
+class WrongForAMoment(TrioClock):
+    """A clock that is a day ahead from the fourth second to the thirtieth."""
+
+    def now(self):
+        return super().now() + (86_400 if 3.1 < trio.current_time() < 30 else 0)
+
+
+async def test_no_round_is_shared_for_an_epoch_that_a_wrong_clock_says(fast, autojump_clock):
+    member = Member(1, fast, MemoryHub(), clock=WrongForAMoment(10 * EPOCH))
+    await play(3, member)
+    assert {rollout.header.epoch for _, rollout in member.sent} == {10, 11}
