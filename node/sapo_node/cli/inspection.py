@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sapo_node.groups.task_name import task_name
+from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.sandbox import Sandbox
 from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
@@ -57,7 +58,9 @@ class Finding:
 
 
 async def inspect(data: bytes, manifest: Manifest) -> Finding:
-    """Open a message, rebuild its tasks and score its completions in the sandbox."""
+    """Open a message, rebuild its tasks and score its completions in the sandbox. Raises LocalError if this machine
+    builds or scores the tasks of the swarm otherwise (VER-3).
+    """
     try:
         rollout = open_message(data, manifest)
     except RemoteError as error:
@@ -65,6 +68,7 @@ async def inspect(data: bytes, manifest: Manifest) -> Finding:
     async with trio.open_nursery() as nursery:
         sandbox = Sandbox()
         await nursery.start(sandbox.run)
+        await require_catalogue(manifest, sandbox)
         groups = [await _inspect_group(rollout, k, manifest, sandbox) for k in range(len(rollout.header.groups))]
         nursery.cancel_scope.cancel()
     return Finding("", "", peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, tuple(groups))

@@ -16,6 +16,7 @@ from sapo_node.rollouts.export import export as export_groups
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM
 from sapo_node.rollouts.verify import MAX_FAILURES, Verification
 from sapo_node.rollouts.verify import verify as verify_groups
+from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest, load_manifest
 
@@ -113,6 +114,7 @@ async def _verify(folder: Path, manifest: Manifest) -> Verification:
     async with trio.open_nursery() as nursery:
         sandbox = Sandbox()
         await nursery.start(sandbox.run)
+        await require_catalogue(manifest, sandbox)
         found = await verify_groups(folder, manifest, sandbox)
         nursery.cancel_scope.cancel()
     return found
