@@ -170,7 +170,9 @@ class Acquaintances(Protocol):
     """The peers that a node is connected to, and requests to them."""
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
-        """Send a request to a connected peer and return its answer. Raises AskFailed."""
+        """Send a request to a connected peer and return its answer. Raises AskFailed, and RemoteError for an answer
+        that is longer than any may be.
+        """
 
     def introduce(self, by: str, peer_id: str, address: str) -> None:
         """Dial a peer at an address that the connected peer `by` named, unless `by` is ignored as a source."""

@@ -13,12 +13,14 @@ from typing import Any
 
 import trio
 from libp2p.custom_types import TProtocol
+from libp2p.io.exceptions import MessageTooLarge
 from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 
 from sapo_node.net.inbound import CLOSE_SECONDS, ProtocolBroken, quietly
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.seen_cache import RecentIds
+from sapo_protocol import Layer, RemoteError
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
 log = logging.getLogger(__name__)
@@ -44,13 +46,17 @@ class Asking:
         host.set_stream_handler(TProtocol(requests.protocol), self._serve)
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
-        """Send a request and return the peer's answer. Raises AskFailed for any error of the library."""
+        """Send a request and return the peer's answer. Raises RemoteError for an answer longer than any may be
+        (PULL-5), and AskFailed for any other error of the library.
+        """
         stream = answer = None
         try:
             with trio.fail_after(ASKING_SECONDS + ANSWER_SECONDS):
                 stream = await self._host.new_stream(ID.from_string(peer_id), [TProtocol(self._requests.protocol)])
                 await stream.write(encode_varint_prefixed(request))
                 answer = bytes(await read_varint_prefixed_bytes_limited(stream, MAX_DELIVERY_BYTES))
+        except MessageTooLarge as error:
+            raise RemoteError(Layer.PULL, f"an answer of more than {MAX_DELIVERY_BYTES} bytes") from error
         except Exception as error:
             raise AskFailed(f"{peer_id} did not answer a request: {type(error).__name__}") from error
         finally:

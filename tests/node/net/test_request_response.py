@@ -9,6 +9,7 @@ from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_byt
 
 from sapo_node.net import request_response
 from sapo_node.net.interface import AskFailed, Malformed, Requests
+from sapo_protocol import Layer, RemoteError
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
 PROTOCOL = "/sapo/1/test/pull"
@@ -88,10 +89,11 @@ async def test_a_request_that_is_given_up_makes_room_for_the_next_to_the_same_pe
         await until(lambda: not open_streams)
 
 
-async def test_an_answer_longer_than_one_may_be_is_not_read(pair):
+async def test_an_answer_longer_than_one_may_be_is_not_read_and_is_the_fault_of_the_peer(pair):
     client, server = await pair(lambda _peer, _request: bytes(MAX_DELIVERY_BYTES + 1))
-    with pytest.raises(AskFailed, match="MessageTooLarge"):
+    with pytest.raises(RemoteError) as refused:
         await client.ask(server.peer_id, b"too much")
+    assert refused.value.layer is Layer.PULL
 
 
 async def test_a_peer_that_does_not_know_the_protocol_gives_no_answer(start, until):
