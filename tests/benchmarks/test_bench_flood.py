@@ -58,7 +58,7 @@ class Sender:
 
 @pytest.mark.parametrize("arguments", [("--no-train",), ()], ids=["relays", "trains"])
 def test_what_a_flood_costs_honest_peers(tmp_path, arguments):
-    swarm = write_swarm(tmp_path / "bench.toml", epoch_seconds=86_400, max_rounds=100_000)
+    swarm = write_swarm(tmp_path / "bench.toml", max_rounds=100_000)
     print(f"\n{PER_SECOND} messages a second of {FRIENDS} friends, {SIZE} bytes each")
     for flood in (False, True):
         folder = tmp_path / str(flood)

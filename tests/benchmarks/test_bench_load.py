@@ -91,7 +91,7 @@ def measured(kind, swarm, folder, size):
 
 @pytest.mark.parametrize("size", [4_000, 32_000, 128_000])
 def test_delivery_through_all_checks_against_the_bare_library(tmp_path, size):
-    swarm = write_swarm(tmp_path / "bench.toml", epoch_seconds=86_400, max_rounds=100_000)
+    swarm = write_swarm(tmp_path / "bench.toml", max_rounds=100_000)
     print(f"\n{size // 1000} KB, {WINDOW} on their way at a time")
     reference = None
     for number, kind in enumerate(NODES):

@@ -1,8 +1,14 @@
 """A load test as a user runs it: locust against a live node."""
 
 import csv
+import json
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -79,3 +85,65 @@ def test_a_target_that_is_not_there_is_named(tmp_path):
     done = locust(nowhere, tmp_path, "-u", 1, "-t", "60s")
     assert done.returncode != 0
     assert "is the node running" in done.stderr
+
+
+class Page:
+    """Locust with its page."""
+
+    def __init__(self, folder, *arguments):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._address = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--web-host", "127.0.0.1"]
+        command += ["--web-port", str(port), *map(str, arguments)]
+        self._process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL, cwd=folder)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+    def ask(self, path, **form):
+        """What it answers, once it is served."""
+        data = urllib.parse.urlencode(form).encode() or None
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with urllib.request.urlopen(self._address + path, data, timeout=PATIENCE) as answer:
+                    return json.loads(answer.read())
+            except urllib.error.URLError:
+                assert time.monotonic() < end
+                time.sleep(0.2)
+
+    def kinds(self):
+        """The kinds of the first requests of the test that runs."""
+        end = time.monotonic() + PATIENCE
+        while not (rows := self.ask("/stats/requests")["stats"][:-1]):
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        return {row["method"] for row in rows}
+
+
+def test_a_second_test_on_locusts_page_has_the_users_of_the_first(tmp_path):
+    swarm = write_swarm(tmp_path / "again.toml")
+    config = tmp_path / "node.toml"
+    config.write_text(f"banned = {json.dumps([identity_of('again', user).peer_id for user in (2, 3)])}\n")
+    arguments = ("--no-train", "--swarm", swarm, "--dashboard", "off", "--config", config)
+    with RunningProcess(tmp_path / "node", *arguments) as node:
+        target = node.until_event("started")["addresses"][0]
+        with Page(tmp_path, "--swarm", swarm, "--keys-from", "again") as page:
+            for _ in range(2):
+                page.ask("/swarm", user_count=2, spawn_rate=2, host=target)
+                assert page.kinds() == {"valid"}
+                page.ask("/stop", user_count=2)
+
+
+def test_locust_of_several_processes_is_refused_with_what_to_leave_out(tmp_path):
+    done = locust(
+        "/ip4/127.0.0.1/tcp/9/p2p/" + identity_of("nobody", 0).peer_id, tmp_path, "--processes", 2, "-t", "2s"
+    )
+    assert done.returncode != 0
+    assert "leave out --processes" in done.stderr

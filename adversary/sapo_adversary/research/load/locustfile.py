@@ -21,6 +21,7 @@ from locust import User, constant_throughput, events, task
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 from locust.exception import StopUser
+from locust.runners import LocalRunner, Runner
 
 from sapo_adversary.research.load.messages import BAD, VALID
 
@@ -148,8 +149,16 @@ class Helper:
 _helpers: list[Helper] = []
 
 
+@events.init.add_listener
+def _require_one_process(runner: Runner, **_: Any) -> None:
+    """End locust where other processes would count users from 0, too: two would sign with one key, and be banned."""
+    if not isinstance(runner, LocalRunner):
+        raise SystemExit("this load test runs in one process: leave out --processes, --master and --worker")
+
+
 @events.test_start.add_listener
 def _start(environment: Environment, **_: Any) -> None:
+    Publisher.numbers = itertools.count()  # the keys that the target trusts, in each test on locust's page
     _helpers.append(Helper(environment))
 
 
@@ -163,13 +172,13 @@ def _stop(**_: Any) -> None:
 class Publisher(User):
     """A peer that publishes at a steady rate, whatever becomes of its messages."""
 
-    _numbers: Iterator[int] = itertools.count()
+    numbers: Iterator[int] = itertools.count()
 
     def on_start(self) -> None:
         """Connect."""
         options = self.environment.parsed_options
         self._options = options
-        self._number = next(Publisher._numbers)
+        self._number = next(Publisher.numbers)
         share = options.bad_share
         self._kinds = itertools.cycle(BAD if int((self._number + 1) * share) > int(self._number * share) else VALID)
         _helpers[0].join(self._number)

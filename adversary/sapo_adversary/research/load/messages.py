@@ -1,10 +1,15 @@
-"""The messages of publishers: rollouts of a chosen size, valid or with one fault."""
+"""The messages of publishers: rollouts of a chosen size, valid or with one fault.
+
+The keys are the same in each load test, and a key that signs two contents for one counter is banned for good. So a
+counter is used when its time has come and not before, and a test uses no counter whose time came before the test.
+"""
 
 import hashlib
 from itertools import count
 
 from sapo_adversary.attacks.kit import Group, Key, Kit
-from sapo_protocol import Manifest, encode_message, seal
+from sapo_node.trust.constants import UNTRUSTED_COUNTERS
+from sapo_protocol import Manifest, encode_message, epoch_at, epoch_start, seal
 
 VALID = ("valid",)
 BAD = ("forged", "stale", "garbage")
@@ -18,22 +23,27 @@ _STALE_EPOCHS = 5
 class Messages:
     """The messages of all publishers; each key has its own counters."""
 
-    def __init__(self, manifest: Manifest, kit: Kit) -> None:
+    def __init__(self, manifest: Manifest, kit: Kit, began: float) -> None:
+        """`began` is the Unix time at which the load test began."""
         self._manifest = manifest
         self._kit = kit
         self._number = count()
+        self._per_second = manifest.max_rounds * UNTRUSTED_COUNTERS / manifest.epoch_seconds
+        """Counters of a key whose time comes in one second. An epoch has as many as a stranger may use."""
+        self._began = epoch_at(manifest, began)
+        self._newest_before = self._newest(began)
+        self._used: dict[tuple[bytes, int], int] = {}
+        """The last counter of each key in an epoch."""
 
-    def make(self, kind: str, key: Key, epoch: int, size: int) -> bytes:
-        """One message, `valid` or one of BAD, of about `size` bytes. Raises ValueError where the key has no more rounds
-        in this epoch.
+    def make(self, kind: str, key: Key, now: float, size: int) -> bytes:
+        """One message, `valid` or one of BAD, of about `size` bytes. Raises ValueError where the key has used all
+        counters whose time has come.
         """
         if kind == "garbage":
             return hashlib.shake_256(next(self._number).to_bytes(8)).digest(size)
+        epoch, counter = self._next(key, now)
         if kind == "stale":
             epoch -= _STALE_EPOCHS
-        counter = self._kit.counter(key, epoch)
-        if counter is None:
-            raise ValueError("this key has no more rounds in this epoch: give more users, or a lower rate")
         groups = self._groups(key, epoch, counter, size)
         envelope = seal(
             self._kit.payload(epoch, counter, groups),
@@ -42,6 +52,21 @@ class Messages:
             network_id=self._manifest.network_id,
         )
         return encode_message(envelope, tuple(group.body for group in groups))
+
+    def _next(self, key: Key, now: float) -> tuple[int, int]:
+        """The epoch and the next counter of a key."""
+        epoch = epoch_at(self._manifest, now)
+        counter = self._used.get((key.issuer, epoch), self._newest_before if epoch == self._began else -1) + 1
+        if counter > self._newest(now):
+            raise ValueError(
+                f"a user has {self._per_second:g} messages a second in this swarm: give more users, or a lower rate"
+            )
+        self._used[key.issuer, epoch] = counter
+        return epoch, counter
+
+    def _newest(self, now: float) -> int:
+        """The newest counter whose time has come."""
+        return int(self._per_second * (now - epoch_start(self._manifest, epoch_at(self._manifest, now))))
 
     def _groups(self, key: Key, epoch: int, counter: int, size: int) -> list[Group]:
         """The fewest groups that hold this number of bytes, half of their completions correct."""

@@ -57,7 +57,7 @@ class Publishers:
         self._words = words
         self._manifest = load_manifest(swarm)
         rng = random.Random(words)  # noqa: S311 - no secret hangs on it
-        self._messages = Messages(self._manifest, Kit(self._manifest, [], SharedScorer().solve, rng))
+        self._messages = Messages(self._manifest, Kit(self._manifest, [], SharedScorer().solve, rng), time.time())
         self._users: dict[int, _User] = {}
         self._waiting: dict[bytes, tuple[int, float, float]] = {}
         """Of each message on its way, by the hash of its data: reference, when it was sent, and how long to wait."""
@@ -111,9 +111,9 @@ class Publishers:
         say({"joined": user, "welcome": link is not None})
 
     async def _publish(self, line: Mapping[str, Any]) -> None:
-        user, ref, epoch = self._users[line["publish"]], line["ref"], epoch_at(self._manifest, time.time())
+        user, ref, now = self._users[line["publish"]], line["ref"], time.time()
         try:
-            data = self._messages.make(line["kind"], user.key, epoch, line["bytes"])
+            data = self._messages.make(line["kind"], user.key, now, line["bytes"])
         except ValueError as error:
             say({"ref": ref, "lost": str(error)})
             return
@@ -121,7 +121,8 @@ class Publishers:
         patience = LOST_SECONDS if line["kind"] in VALID else REFUSED_SECONDS
         self._waiting[digest] = (ref, trio.current_time(), patience)
         try:
-            await user.link.publish(signed(user.link.peer.keys, topic_of(self._manifest, user.key.issuer, epoch), data))
+            topic = topic_of(self._manifest, user.key.issuer, epoch_at(self._manifest, now))
+            await user.link.publish(signed(user.link.peer.keys, topic, data))
         except LinkLost:
             del self._waiting[digest]
             say({"ref": ref, "lost": "the target closed the connection"})
