@@ -27,12 +27,13 @@ class Sender:
     def send(self):
         """Send what is due."""
         while time.monotonic() >= self._due:
+            due = self._due
             self._due += self._gap
             self.turns += 1
             user = self._users[self.turns % len(self._users)]
             if user is not None:
                 kind = self._kinds[self.turns // len(self._users) % len(self._kinds)]
-                self._publishers.tell({"publish": user, "kind": kind, "bytes": SIZE, "ref": user})
+                self._publishers.tell({"publish": user, "kind": kind, "bytes": SIZE, "ref": user, "due": due})
                 self.sent += 1
 
     def read(self):
@@ -46,7 +47,7 @@ class Sender:
                     self._replace(answer["joined"])
             elif "seconds" in answer:
                 self.seconds.append(answer["seconds"])
-            elif "closed" in answer["lost"] and answer["ref"] in self._users:
+            elif "closed" in answer.get("unsent", "") and answer["ref"] in self._users:
                 self._replace(answer["ref"])
 
     def _replace(self, user):

@@ -28,7 +28,8 @@ def measure(publishers, size):
 
     def send():
         nonlocal sent
-        publishers.tell({"publish": sent % USERS, "kind": "valid", "bytes": size, "ref": sent})
+        line = {"publish": sent % USERS, "kind": "valid", "bytes": size, "ref": sent, "due": time.monotonic()}
+        publishers.tell(line)
         sent += 1
 
     for _ in range(WINDOW):

@@ -52,7 +52,7 @@ def loaded(tmp_path_factory):
     config.write_text(sapo_adversary_says("load-keys", "--users", 4, "--keys-from", "test"))
     with RunningProcess(folder / "node", "--no-train", "--swarm", swarm, "--config", config) as node:
         target = node.until_event("started")["addresses"][0]
-        mix = ("-u", 4, "-r", 4, "-t", "8s", "--per-second", 3, "--bad-share", 0.25, "--message-bytes", 4096)
+        mix = ("-u", 4, "-r", 4, "-t", "15s", "--per-second", 3, "--bad-share", 0.25, "--message-bytes", 4096)
         done = locust(target, folder, "--swarm", swarm, "--keys-from", "test", *mix)
     return folder, done
 
@@ -72,6 +72,17 @@ def test_no_bad_message_is_passed_on(loaded, kind):
     bad = rows(folder)[kind]
     assert int(bad["Request Count"]) > 0
     assert int(bad["Failure Count"]) == 0
+
+
+def test_a_bad_message_that_was_never_sent_is_a_failure(tmp_path):
+    swarm = write_swarm(tmp_path / "few.toml", max_rounds=2)
+    with RunningProcess(tmp_path / "node", "--no-train", "--swarm", swarm, "--dashboard", "off") as node:
+        target = node.until_event("started")["addresses"][0]
+        done = locust(
+            target, tmp_path, "--swarm", swarm, "-u", 1, "-t", "15s", "--bad-share", 1, "--message-bytes", 4096
+        )
+    assert done.returncode == 1
+    assert int(rows(tmp_path)["stale"]["Failure Count"]) > 0
 
 
 def test_a_host_that_is_no_full_address_is_refused_with_what_to_give(tmp_path):

@@ -1,12 +1,21 @@
-"""What publishers of a load test send."""
+"""What publishers of a load test send, and when."""
 
+import json
 import random
+import time
+from contextlib import asynccontextmanager
 
 import pytest
+import trio
+import trio.testing
 
+from processes import write_swarm
+from sapo_adversary.attacks.gossip.peer import running
 from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.research.load import publishers
 from sapo_adversary.research.load.keys import identity_of
 from sapo_adversary.research.load.messages import BAD, Messages
+from sapo_adversary.research.load.publishers import LISTENER, Publishers
 from sapo_adversary.scoring import SharedScorer
 from sapo_protocol import Layer, RemoteError, decode_body, load_manifest, open_message
 
@@ -87,3 +96,58 @@ def test_keys_follow_from_the_words_and_the_number_alone():
     assert identity_of("a", 1).peer_id == identity_of("a", 1).peer_id
     assert len({identity_of(words, user).peer_id for words in "ab" for user in range(3)}) == 6
     assert set(BAD) == {"forged", "stale", "garbage"}
+
+
+@asynccontextmanager
+async def target_that_reads_nothing_from(user):
+    """A target that passes on to the listener what all other users send; its address."""
+
+    async def hear(sender, rpc):
+        if sender == identity_of("test", user).peer_id:
+            await trio.sleep_forever()
+        for message in rpc.publish:
+            await target.links[identity_of("test", LISTENER).peer_id].publish(message)
+
+    async with running(bytes(32), ("127.0.0.1", 0), hear) as target:
+        yield target.address
+
+
+async def delay_beside_a_blocked_user(target, swarm, said):
+    """Seconds that the load tells of a message of user 1 that was due two seconds ago. A megabyte of user 0 is before
+    it.
+    """
+    lines, told = trio.testing.memory_stream_one_way_pair()
+
+    async def tell(line):
+        await lines.send_all(json.dumps(line).encode() + b"\n")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Publishers(target, swarm, "test").run, told)
+        for user in (0, 1):
+            await tell({"join": user})
+        for _ in ("ready", "joined", "joined"):
+            await said.receive()
+        await trio.sleep(0.5)  # until both have a counter for each message
+        common = {"publish": 0, "kind": "valid", "bytes": 131_072, "due": time.monotonic() - 2}
+        for ref in range(8):
+            await tell({**common, "ref": ref})
+        await tell({**common, "publish": 1, "bytes": 4_096, "ref": 8})
+        with trio.fail_after(10):
+            event = await said.receive()
+        nursery.cancel_scope.cancel()
+    assert event["ref"] == 8
+    return event["seconds"]
+
+
+def test_a_link_that_is_not_read_holds_up_no_other_user_and_the_delay_counts_from_when_a_message_was_due(
+    tmp_path, monkeypatch
+):
+    swarm = write_swarm(tmp_path / "blocked.toml", max_rounds=100_000)
+    say, said = trio.open_memory_channel(100)
+    monkeypatch.setattr(publishers, "say", say.send_nowait)
+
+    async def run():
+        async with target_that_reads_nothing_from(0) as target:
+            return await delay_beside_a_blocked_user(target, str(swarm), said)
+
+    assert 2 < trio.run(run) < 10

@@ -1,8 +1,9 @@
 """Load on a live node: `locust -f adversary/sapo_adversary/research/load/locustfile.py --host MULTIADDR`.
 
 Each user is a libp2p publisher with a key of its own that sends rollouts at a set rate, of a set size; some users send
-nothing that is valid. What locust calls a response is the message's way through the target's ingest and on to a peer
-that listens: its delivery. A bad one fails if it is delivered. Run it against your own node.
+nothing that is valid. What locust calls a response is the message's way, from when it was due, through the target's
+ingest and on to a peer that listens: its delivery. A bad one fails if it is delivered, or if it cannot be sent. Run it
+against your own node.
 """
 
 import itertools
@@ -10,6 +11,7 @@ import json
 import logging
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import gevent
 from gevent.event import AsyncResult
 from gevent.subprocess import Popen
-from locust import User, constant_throughput, events, task
+from locust import User, events, task
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 from locust.exception import StopUser
@@ -97,11 +99,11 @@ class Helper:
             )
             raise StopUser
 
-    def publish(self, user: int, kind: str, size: int) -> None:
-        """Send one message; its delivery is reported later."""
+    def publish(self, user: int, kind: str, size: int, due: float) -> None:
+        """Send one message that was due at this time of `time.monotonic`; its delivery is reported later."""
         ref = next(self._refs)
         self._sent[ref] = (kind, size)
-        self._tell({"publish": user, "kind": kind, "bytes": size, "ref": ref})
+        self._tell({"publish": user, "kind": kind, "bytes": size, "ref": ref, "due": due})
 
     def stop(self) -> None:
         """End the process when no message is under way."""
@@ -135,12 +137,17 @@ class Helper:
 
     def _count(self, event: dict[str, Any]) -> None:
         kind, size = self._sent.pop(event["ref"])
-        lost = event.get("lost")
-        wrong = lost if kind in VALID else None if lost else "was accepted"
+        match event:
+            case {"unsent": why}:
+                wrong = why
+            case {"lost": why}:
+                wrong = why if kind in VALID else None
+            case _:
+                wrong = None if kind in VALID else "was accepted"
         self._environment.events.request.fire(
             request_type=kind,
             name=f"{size} bytes",
-            response_time=None if lost else 1000 * event["seconds"],
+            response_time=1000 * event["seconds"] if "seconds" in event else None,
             response_length=size,
             exception=RuntimeError(wrong) if wrong else None,
         )
@@ -182,12 +189,14 @@ class Publisher(User):
         share = options.bad_share
         self._kinds = itertools.cycle(BAD if int((self._number + 1) * share) > int(self._number * share) else VALID)
         _helpers[0].join(self._number)
+        self._due = time.monotonic()
 
     def wait_time(self) -> float:
-        """So many messages a second."""
-        return constant_throughput(self._options.per_second)(self)
+        """Until the next message is due: so many a second, at times that do not depend on those before."""
+        self._due += 1 / self._options.per_second
+        return max(0.0, self._due - time.monotonic())
 
     @task
     def publish(self) -> None:
         """One message."""
-        _helpers[0].publish(self._number, next(self._kinds), self._options.message_bytes)
+        _helpers[0].publish(self._number, next(self._kinds), self._options.message_bytes, self._due)

@@ -1,15 +1,21 @@
 """The publishers' process: hosts with keys of their own, each connected with the target alone, and one that listens.
 
-Told on standard input by lines of JSON: `{"join": user}`, `{"publish": user, "kind": kind, "bytes": size, "ref": ref}`.
-Tells on standard output: `{"ready": true}`, `{"joined": user, "welcome": whether}`, and of each message either how long
-it took from here to the target, through its ingest and on to the listener, `{"ref": ref, "seconds": s}`, or
-`{"ref": ref, "lost": why}`.
+Told on standard input by lines of JSON: `{"join": user}` and
+`{"publish": user, "kind": kind, "bytes": size, "ref": ref, "due": seconds of time.monotonic}`.
+Tells on standard output: `{"ready": true}`, `{"joined": user, "welcome": whether}`, and of each message one of
+
+- `{"ref": ref, "seconds": s}`: from when it was due until it came through the target's ingest to the listener,
+- `{"ref": ref, "lost": why}`: it was sent, and did not come,
+- `{"ref": ref, "unsent": why}`.
+
+Each user has a queue of its own: a link from which the target does not read holds up the messages of its user alone.
 
 A node passes on what its ingest accepts, and nothing else: so any node can be measured, without a look into it.
 """
 
 import hashlib
 import json
+import math
 import os
 import random
 import sys
@@ -46,6 +52,20 @@ class _User:
 
     key: Key
     link: Link
+    queue: trio.MemorySendChannel[bytes]
+    """The hashes of its messages that are still to be sent."""
+
+
+@dataclass(slots=True)
+class _Message:
+    """One message on its way."""
+
+    ref: int
+    due: float
+    patience: float
+    """Seconds after `due` for which it is waited for."""
+    signed: Any
+    sent: bool = False
 
 
 class Publishers:
@@ -59,8 +79,8 @@ class Publishers:
         rng = random.Random(words)  # noqa: S311 - no secret hangs on it
         self._messages = Messages(self._manifest, Kit(self._manifest, [], SharedScorer().solve, rng), time.time())
         self._users: dict[int, _User] = {}
-        self._waiting: dict[bytes, tuple[int, float, float]] = {}
-        """Of each message on its way, by the hash of its data: reference, when it was sent, and how long to wait."""
+        self._waiting: dict[bytes, _Message] = {}
+        """The messages on their way, by the hash of their data."""
         self._over = False
 
     async def run(self, told: trio.abc.ReceiveStream) -> None:
@@ -75,9 +95,10 @@ class Publishers:
                 sending.start_soon(self._give_up)
                 async for line in _lines(told):
                     if "join" in line:
-                        await self._join(hosts, line["join"])
+                        hosts.start_soon(self._join, hosts, line["join"])
                     else:
-                        await self._publish(line)
+                        self._publish(line)
+                        await trio.lowlevel.checkpoint()
                 self._over = True
             hosts.cancel_scope.cancel()
 
@@ -107,41 +128,51 @@ class Publishers:
         link = await hosts.start(self._connected, user, _deaf)
         if link:
             identity = identity_of(self._words, user)
-            self._users[user] = _User(Key(identity.public_key, identity.sign), link)
+            queue, hashes = trio.open_memory_channel[bytes](math.inf)
+            self._users[user] = _User(Key(identity.public_key, identity.sign), link, queue)
+            hosts.start_soon(self._send, link, hashes)
         say({"joined": user, "welcome": link is not None})
 
-    async def _publish(self, line: Mapping[str, Any]) -> None:
+    def _publish(self, line: Mapping[str, Any]) -> None:
         user, ref, now = self._users[line["publish"]], line["ref"], time.time()
         try:
             data = self._messages.make(line["kind"], user.key, now, line["bytes"])
         except ValueError as error:
-            say({"ref": ref, "lost": str(error)})
+            say({"ref": ref, "unsent": str(error)})
             return
-        digest = hashlib.sha256(data).digest()
+        topic = topic_of(self._manifest, user.key.issuer, epoch_at(self._manifest, now))
         patience = LOST_SECONDS if line["kind"] in VALID else REFUSED_SECONDS
-        self._waiting[digest] = (ref, trio.current_time(), patience)
-        try:
-            topic = topic_of(self._manifest, user.key.issuer, epoch_at(self._manifest, now))
-            await user.link.publish(signed(user.link.peer.keys, topic, data))
-        except LinkLost:
-            del self._waiting[digest]
-            say({"ref": ref, "lost": "the target closed the connection"})
+        digest = hashlib.sha256(data).digest()
+        self._waiting[digest] = _Message(ref, line["due"], patience, signed(user.link.peer.keys, topic, data))
+        user.queue.send_nowait(digest)
+
+    async def _send(self, link: Link, hashes: trio.MemoryReceiveChannel[bytes]) -> None:
+        """Send the messages of one user, in their order, without those that have waited for too long."""
+        async for digest in hashes:
+            if message := self._waiting.get(digest):
+                try:
+                    await link.publish(message.signed)
+                except LinkLost:
+                    if self._waiting.pop(digest, None):
+                        say({"ref": message.ref, "unsent": "the target closed the connection"})
+                message.sent = True
 
     async def _heard(self, _sender: str, rpc: Any) -> None:
         for message in rpc.publish:
-            found = self._waiting.pop(hashlib.sha256(message.data).digest(), None)
-            if found:
-                ref, since, _ = found
-                say({"ref": ref, "seconds": trio.current_time() - since})
+            if found := self._waiting.pop(hashlib.sha256(message.data).digest(), None):
+                say({"ref": found.ref, "seconds": time.monotonic() - found.due})
 
     async def _give_up(self) -> None:
         """Count lost messages, until the last one has been sent and none is under way."""
         while self._waiting or not self._over:
             await trio.sleep(_BEAT_SECONDS)
-            for digest, (ref, since, patience) in list(self._waiting.items()):
-                if since + patience < trio.current_time():
+            for digest, message in list(self._waiting.items()):
+                if message.due + message.patience < time.monotonic():
                     del self._waiting[digest]
-                    say({"ref": ref, "lost": f"not passed on within {patience:g} s"})
+                    if message.sent:
+                        say({"ref": message.ref, "lost": f"not passed on within {message.patience:g} s"})
+                    else:
+                        say({"ref": message.ref, "unsent": f"the target took nothing for {message.patience:g} s"})
 
 
 async def _deaf(_sender: str, _rpc: Any) -> None:
