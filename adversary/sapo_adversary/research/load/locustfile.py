@@ -1,4 +1,4 @@
-"""Load on a live node: `locust -f adversary/sapo_adversary/research/load/locustfile.py --host MULTIADDR`.
+"""Load on a live node: `locust -f .../load/locustfile.py --web-host 127.0.0.1 --host MULTIADDR`.
 
 Each user is a libp2p publisher with a key of its own that sends rollouts at a set rate, of a set size; some users send
 nothing that is valid. What locust calls a response is the message's way, from when it was due, through the target's
