@@ -2,11 +2,17 @@
 
 import json
 import random
+import sys
 
 import pytest
+import trio
+import trio.testing
 from click.testing import CliRunner
 
 from sapo_adversary.cli.main import cli
+from sapo_adversary.research.soak import play
+from sapo_adversary.research.soak.member import Member
+from sapo_adversary.research.soak.play import Soak
 from sapo_adversary.research.soak.report import slope, sorted_out
 
 HOURS = [number / 360 for number in range(720)]
@@ -62,6 +68,58 @@ def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
 )
 def test_a_line_that_nobody_expects_is_shown(line):
     assert sorted_out([line, line]) == ({}, {line: 2})
+
+
+SCRIPT = """
+import json, signal, sys, time
+def finish(*_):
+    print(json.dumps({"event": "round", "step": 2}), json.dumps({"event": "stopped"}), sep="\\n")
+    sys.exit()
+signal.signal(signal.SIGINT, finish)
+if len(sys.argv) == 1:
+    print(json.dumps({"event": "round", "step": 1}), flush=True)
+time.sleep(60)
+"""
+"""A node that plays a round when it starts, and one more when it is told to stop."""
+
+
+class Scripted(Member):
+    def command(self):
+        return [sys.executable, "-c", SCRIPT]
+
+
+class Hung(Member):
+    """A node that plays no round after it was started again."""
+
+    def command(self):
+        return [sys.executable, "-c", SCRIPT, *(["hang"] if self.starts > 1 else ())]
+
+
+async def first_fault(soak, member):
+    soak.members = [member]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(soak._keep, member)
+        await member.news.wait()
+        nursery.start_soon(soak._trouble)
+        while not soak.record.faults:
+            await trio.testing.wait_all_tasks_blocked(0.05)
+        nursery.cancel_scope.cancel()
+    return soak.record.faults[0]
+
+
+@pytest.mark.parametrize(("kind", "comes_back"), [(Scripted, True), (Hung, False)])
+def test_a_stopped_node_has_recovered_when_it_plays_a_round_after_it_was_started_again(
+    kind, comes_back, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(play, "FAULTS", ("stopped",))
+    monkeypatch.setattr(play, "FAULT_SECONDS", 0.1)
+    monkeypatch.setattr(play, "AWAY_SECONDS", 0.5)
+    monkeypatch.setattr(play, "RECOVERY_SECONDS", 4.0)
+    soak = Soak(tmp_path, nodes=3, seconds=60, seed=1)
+    member = kind("a", tmp_path / "a", tmp_path / "soak.toml", stays=False)
+    fault = trio.run(first_fault, soak, member)
+    assert (fault["recovered"] is not None) is comes_back
+    assert not comes_back or fault["recovered"] > 0.5
 
 
 @pytest.mark.slow

@@ -31,6 +31,8 @@ class Member:
     address: str = ""
     step: int = 0
     """The last round that it played."""
+    played_in: int = 0
+    """The start after which it played that round."""
     counts: dict[str, int] = field(default_factory=dict)
     peers: list[dict[str, Any]] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -50,10 +52,8 @@ class Member:
         """The standard error of the node, over all its lives."""
         return self.folder / "stderr"
 
-    async def live(self) -> None:
-        """Run the node once, until its process ends."""
-        self.starts += 1
-        self.stopped = False
+    def command(self) -> list[str]:
+        """The command that starts the node."""
         command = [
             *(sys.executable, "-m", "sapo_node", "start", "--json", "--no-mdns", "--dashboard", "off"),
             *("--swarm", str(self.swarm), "--key", str(self.folder / "node.key"), "--state", str(self.folder)),
@@ -61,8 +61,14 @@ class Member:
         ]
         for address in self.bootstrap:
             command += ["--bootstrap", address]
+        return command
+
+    async def live(self) -> None:
+        """Run the node once, until its process ends."""
+        self.starts += 1
+        self.stopped = False
         with self.log.open("ab") as log:
-            self.process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=log)
+            self.process = await trio.lowlevel.open_process(self.command(), stdout=subprocess.PIPE, stderr=log)
         stdout = self.process.stdout
         assert stdout is not None
         rest = b""
@@ -77,7 +83,7 @@ class Member:
             case "started":
                 self.address = next(each for each in event["addresses"] if each.startswith("/ip4/127."))
             case "round":
-                self.step = event["step"]
+                self.step, self.played_in = event["step"], self.starts
             case "notice":
                 self.notices.append(event["text"])
             case "stopped":

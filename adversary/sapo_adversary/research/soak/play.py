@@ -34,7 +34,9 @@ ATTACK_INTERVAL = 4.0
 EPOCH_SECONDS, MAX_ROUNDS = 120, 1_000
 _START_SECONDS = 300.0
 
-FAULTS = ("killed", "stopped", "learner killed", "sandbox killed", "frozen")
+ENDING = ("killed", "stopped")
+"""Faults that end the node's process."""
+FAULTS = (*ENDING, "learner killed", "sandbox killed", "frozen")
 
 
 @dataclass(slots=True)
@@ -123,10 +125,12 @@ class Soak:
             member, fault = self._rng.choice(guests), self._rng.choice(FAULTS)
             if not member.running or member.name in self._expected:
                 continue
-            at, since, step, recovered = time.time(), trio.current_time(), member.step, None
+            at, since, life, recovered = time.time(), trio.current_time(), member.starts, None
             await self._cause(member, fault)
+            step = member.step
             with trio.move_on_after(RECOVERY_SECONDS):
-                while member.step == step:
+                # A node that was told to stop still finishes its round, in its old life.
+                while member.played_in <= life if fault in ENDING else member.step == step:
                     await member.news.wait()
                 recovered = round(trio.current_time() - since, 1)
             # Whom the end of the soak found on its way back is not judged.
@@ -134,7 +138,7 @@ class Soak:
 
     async def _cause(self, member: Member, fault: str) -> None:
         assert member.process is not None
-        if fault in ("killed", "stopped"):
+        if fault in ENDING:
             self._expected.add(member.name)
             member.process.send_signal(signal.SIGKILL if fault == "killed" else signal.SIGINT)
         elif fault == "frozen":
