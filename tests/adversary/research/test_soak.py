@@ -1,19 +1,23 @@
 """What a soak says about its figures and its logs; that it runs at all is shown by a short one, which is slow."""
 
+import ast
 import json
 import random
+import re
 import sys
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 from click.testing import CliRunner
 
+import sapo_node
 from sapo_adversary.cli.main import cli
 from sapo_adversary.research.soak import play
 from sapo_adversary.research.soak.member import Member
 from sapo_adversary.research.soak.play import Soak
-from sapo_adversary.research.soak.report import slope, sorted_out
+from sapo_adversary.research.soak.report import EXPLAINED, slope, sorted_out
 
 HOURS = [number / 360 for number in range(720)]
 """Two hours, a sample every ten seconds."""
@@ -55,6 +59,33 @@ def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
         "a key was made": 1,
     }
     assert unexplained == {}
+
+
+def node_strings():
+    """Each string in the sources of the node, with {} for a value that it is formatted with."""
+    for file in Path(sapo_node.__file__).parent.rglob("*.py"):
+        for each in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                yield re.sub(r"%[.\d]*[a-z]", "{}", each.value)
+            elif isinstance(each, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in each.values)
+
+
+def test_each_explained_line_is_one_that_a_node_still_writes():
+    explained = {form for forms in EXPLAINED.values() for form in forms}
+    assert explained - {*node_strings()} == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "the learner failed while it restored step 5 (the learner process died); the node asks again",
+        "no held-out evaluation after round 20: the sandbox process died while it worked on a request",
+        "the weights of round 20 are the best so far and cannot be kept: the learner process ended",
+    ],
+)
+def test_what_a_dead_learner_or_sandbox_makes_a_node_say_is_explained(line):
+    assert sorted_out([line])[1] == {}
 
 
 @pytest.mark.parametrize(

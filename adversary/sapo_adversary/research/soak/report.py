@@ -20,18 +20,39 @@ LEVEL = 0.95
 MEBIBYTE = 1024.0 * 1024.0
 
 EXPLAINED = {
-    "peers come and go": r"(connected to|lost) \S+$",
-    "a peer sent what gossip forbids": r"\S+ sent malformed data ",
-    "a learner or sandbox was killed": r"the (learner|sandbox) process (ended(;| before)|died)",
-    "a round met a dead process": r"round failed, \d+ in a row: ",
-    "a learner resumes": r"the learner failed at step \d+ \(.*\); it resumes from its checkpoint$|checkpoint ",
-    "a look at held-out questions met a dead process": r"no look at held-out questions after round ",
-    "a liar was found out": r"\S+ is banned: ",
-    "a node that was away": r"cannot reach bootstrap |bootstrap .* is reachable again$",
-    "a key was made": r"made a new key in .*; this node is 12D3KooW\w+$",
-    "asked to stop": r"stopping after this round; a second Ctrl-C stops at once$",
+    "peers come and go": ("connected to {}", "lost {}"),
+    "a peer sent what gossip forbids": ("{} sent malformed data ({}), {} so far",),
+    "a learner or sandbox was killed": (
+        "the {} process ended; next start in {} s",
+        "the {} process ended before it was ready",
+        "the {} process died while it worked on a request",
+    ),
+    "a round met a dead process": ("round failed, {} in a row: {}",),
+    "a learner resumes": (
+        "the learner failed at step {} ({}); it resumes from its checkpoint",
+        "the learner failed while it restored step {} ({}); the node asks again",
+        "checkpoint {}",
+    ),
+    "an evaluation met a dead process": (
+        "no held-out evaluation after round {}: {}",
+        "the weights of round {} are the best so far and cannot be kept: {}",
+    ),
+    "a malicious peer was found out": ("{} is banned: {}",),
+    "a node that was away": (
+        "cannot reach bootstrap {} ({}); still trying",
+        "bootstrap {} is reachable again",
+    ),
+    "a key was made": ("made a new key in {} (mode 0600); this node is {}",),
+    "asked to stop": ("stopping{}; a second Ctrl-C stops at once",),
 }
-"""Patterns of the log lines that faults and attackers explain, by meaning."""
+"""The lines of a node's log that faults and attackers explain, by meaning. They are the node's own strings, with {} for
+each value.
+"""
+
+_PATTERNS = {
+    meaning: re.compile("|".join(".+".join(map(re.escape, form.split("{}"))) for form in forms))
+    for meaning, forms in EXPLAINED.items()
+}
 
 
 def report(soak: Soak, folder: Path) -> dict[str, Any]:
@@ -113,7 +134,7 @@ def sorted_out(lines: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
     explained: Counter[str] = Counter()
     unexplained: Counter[str] = Counter()
     for line in filter(None, lines):
-        meaning = next((meaning for meaning, form in EXPLAINED.items() if re.match(form, line)), None)
+        meaning = next((meaning for meaning, pattern in _PATTERNS.items() if pattern.fullmatch(line)), None)
         if meaning:
             explained[meaning] += 1
         else:
