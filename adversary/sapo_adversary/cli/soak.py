@@ -82,7 +82,7 @@ def _show(found: dict[str, Any]) -> None:
     console.print(table)
     faults = ", ".join(f"{count} {fault}" for fault, count in found["faults"].items()) or "none"
     console.print(f"faults: {faults}; the slowest was back after {found['slowest_recovery_seconds']} s")
-    console.print(f"attackers: {found['attackers']}, of whom {found['banned']} banned by somebody at the end")
+    console.print(f"attackers: {found['attackers']}, of whom {found['banned']} were banned by at least one node")
     for what in ("deaths", "not_recovered"):
         for each in found[what]:
             console.print(f"{what}: {each}", style="red")

@@ -5,6 +5,7 @@ import json
 import random
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,11 @@ from sapo_adversary.research.soak import play
 from sapo_adversary.research.soak.member import Member
 from sapo_adversary.research.soak.play import Soak
 from sapo_adversary.research.soak.report import EXPLAINED, slope, sorted_out
+from sapo_node.app.state import SCHEMA, state_folder
+from sapo_node.storage.database import Database
+from sapo_node.trust.constants import BAN_EPOCHS, Fact
+from sapo_node.trust.ledger import Ledger
+from sapo_protocol import load_manifest
 
 HOURS = [number / 360 for number in range(720)]
 """Two hours, a sample every ten seconds."""
@@ -151,6 +157,21 @@ def test_a_stopped_node_has_recovered_when_it_plays_a_round_after_it_was_started
     fault = trio.run(first_fault, soak, member)
     assert (fault["recovered"] is not None) is comes_back
     assert not comes_back or fault["recovered"] > 0.5
+
+
+def test_each_peer_that_a_node_has_banned_counts_even_after_its_ban_has_ended(tmp_path):
+    member = Member("a", tmp_path / "a", tmp_path / "soak.toml", stays=True)
+    folder = state_folder(member.folder, load_manifest("starter"), "peer")
+    folder.path.mkdir(parents=True)
+    with closing(Database(folder.database, SCHEMA)) as database:
+        ledger = Ledger(database)
+        for number in range(120):
+            for _ in range(4):
+                ledger.report(f"attacker {number}", Fact.FALSE_CLAIM)
+        member.note_bans()
+        ledger.at(BAN_EPOCHS)
+        member.note_bans()
+    assert len(member.banned) == 120
 
 
 @pytest.mark.slow

@@ -14,6 +14,11 @@ from typing import Any
 import psutil
 import trio
 
+from sapo_node.app.state import StateFolder, reading
+from sapo_node.storage.database import StateError
+from sapo_node.trust.accounts import account_from
+from sapo_node.trust.constants import PeerState
+
 
 @dataclass(slots=True)
 class Member:
@@ -34,7 +39,8 @@ class Member:
     played_in: int = 0
     """The start after which it played that round."""
     counts: dict[str, int] = field(default_factory=dict)
-    peers: list[dict[str, Any]] = field(default_factory=list)
+    banned: set[str] = field(default_factory=set)
+    """The peers that it has banned. Bans end, and its lines name only the first hundred peers."""
     notices: list[str] = field(default_factory=list)
     stopped: bool = False
     """Whether its last life ended in order."""
@@ -89,7 +95,7 @@ class Member:
             case "stopped":
                 self.stopped = True
         if "counts" in event:
-            self.counts, self.peers = event["counts"], event["peers"]
+            self.counts = event["counts"]
         self.news.set()
         self.news = trio.Event()
 
@@ -127,6 +133,13 @@ class Member:
                     }
                 )
         return found
+
+    def note_bans(self) -> None:
+        """Take note of the peers that its ledger bans now."""
+        for file in self.folder.glob("*/*/node.sqlite"):
+            with suppress(StateError), reading(StateFolder(file.parent)) as database:
+                accounts = map(account_from, database.rows("SELECT * FROM ledger"))
+                self.banned.update(each.peer for each in accounts if each.state is PeerState.BANNED)
 
     def _disk(self) -> int:
         total = 0

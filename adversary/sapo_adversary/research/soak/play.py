@@ -176,6 +176,7 @@ class Soak:
                 for member in self.members:
                     for sample in await trio.to_thread.run_sync(member.sample):
                         file.write(json.dumps(sample) + "\n")
+                    await trio.to_thread.run_sync(member.note_bans)
                 file.flush()
                 await trio.sleep(SAMPLE_SECONDS)
 

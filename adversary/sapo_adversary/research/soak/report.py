@@ -65,6 +65,7 @@ def report(soak: Soak, folder: Path) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for member in soak.members:
         counts.update(member.counts)
+        member.note_bans()
     return {
         "hours": round((samples[-1]["at"] - samples[0]["at"]) / 3600, 3),
         "nodes": len(soak.members),
@@ -75,7 +76,7 @@ def report(soak: Soak, folder: Path) -> dict[str, Any]:
         "not_recovered": [each for each in soak.record.faults if each["recovered"] is None],
         "deaths": soak.record.deaths,
         "attackers": soak.record.attackers,
-        "banned": len({each["peer"] for member in soak.members for each in member.peers if each["state"] == "banned"}),
+        "banned": len(set().union(*(member.banned for member in soak.members))),
         "counts": dict(counts),
         "growth": _growth(samples, staying),
         "disk_mebibytes": {
