@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 import time
 from contextlib import asynccontextmanager
 
@@ -9,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from processes import write_swarm
+from processes import ENVIRONMENT, write_swarm
 from sapo_adversary.attacks.gossip.peer import running
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.research.load import publishers
@@ -151,3 +153,9 @@ def test_a_link_that_is_not_read_holds_up_no_other_user_and_the_delay_counts_fro
             return await delay_beside_a_blocked_user(target, str(swarm), said)
 
     assert 2 < trio.run(run) < 10
+
+
+def test_publishers_have_loaded_the_tasks_before_the_first_message_is_due():
+    says = "import sys; from sapo_adversary.research.load.publishers import Publishers"
+    says += "; Publishers('nowhere', 'starter', 'test'); sys.exit('reasoning_gym.factory' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", says], env=ENVIRONMENT, check=False).returncode == 0

@@ -34,7 +34,7 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.research.load.keys import identity_of, seed_of
 from sapo_adversary.research.load.messages import VALID, Messages
 from sapo_adversary.scoring import SharedScorer
-from sapo_protocol import epoch_at, load_manifest, rollouts_topics, topic_of
+from sapo_protocol import Assignment, epoch_at, load_manifest, rollouts_topics, topic_of
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -77,7 +77,10 @@ class Publishers:
         self._words = words
         self._manifest = load_manifest(swarm)
         rng = random.Random(words)  # noqa: S311 - no secret hangs on it
-        self._messages = Messages(self._manifest, Kit(self._manifest, [], SharedScorer().solve, rng), time.time())
+        scorer = SharedScorer()
+        for spec in self._manifest.tasks:  # the first task of each takes seconds, which are not the target's
+            scorer.solve(Assignment(spec, 0))
+        self._messages = Messages(self._manifest, Kit(self._manifest, [], scorer.solve, rng), time.time())
         self._users: dict[int, _User] = {}
         self._waiting: dict[bytes, _Message] = {}
         """The messages on their way, by the hash of their data."""
