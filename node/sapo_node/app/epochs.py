@@ -4,7 +4,6 @@ import logging
 
 import trio
 
-from sapo_node.app.tally import Tally
 from sapo_node.ingest.validator import Ingest
 from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.context import SwarmContext
@@ -29,7 +28,6 @@ class Epochs:
         ledger: Ledger,
         ingest: Ingest,
         pool: Pool,
-        tally: Tally,
     ) -> None:
         self._manifest = swarm.manifest
         self._clock = swarm.clock
@@ -37,7 +35,6 @@ class Epochs:
         self._ledger = ledger
         self._ingest = ingest
         self._pool = pool
-        self._tally = tally
         self._entered: int | None = None
         self.stopping = trio.Event()
         """Set this to stop the node: it finishes its round and starts no other."""
@@ -60,7 +57,7 @@ class Epochs:
         self._entered = epoch
         self._ledger.at(epoch)
         self._ingest.advance(epoch)
-        self._tally.too_old(self._pool.advance(epoch))
+        self._pool.advance(epoch)
 
     async def reserve(self) -> Slot | None:
         """Return the counter of the next round. If this epoch has none left, wait for its end and return None. Before

@@ -155,9 +155,8 @@ def build_node(
     """Make the parts of a node. `counters` are in the same database. An error that must stop it goes to `on_fatal`."""
     ledger = _ledger(config, swarm, database, counters, defences)
     equivocation_handler = EquivocationHandler(ledger, defences=defences)
-    pending_queue, pool = _waiting(ledger, swarm, database, defences)
-    with database.decoding():
-        message_store = _own_messages(counters, swarm.manifest)
+    pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
+    message_store = _own_messages(database, counters, swarm.manifest)
     ingest = Ingest(
         swarm,
         database=database,
@@ -173,6 +172,7 @@ def build_node(
     verifier = Verifier(swarm, scorer, ledger, on_verified=_records(journal, archive), defences=defences)
     history = History(database)
     tally = Tally(database, history=history, ingest=ingest, verifier=verifier, journal=journal)
+    pool = _pool(database, ledger, pending_queue, tally, defences)
     return Node(
         config=config,
         swarm=swarm,
@@ -195,7 +195,7 @@ def build_node(
         history=history,
         tally=tally,
         defences=defences,
-        epochs=Epochs(swarm, counters=counters, ledger=ledger, ingest=ingest, pool=pool, tally=tally),
+        epochs=Epochs(swarm, counters=counters, ledger=ledger, ingest=ingest, pool=pool),
     )
 
 
@@ -210,12 +210,11 @@ def _records(journal: Journal | None, archive: Archive | None) -> OnVerified:
     return record
 
 
-def _waiting(ledger: Ledger, swarm: SwarmContext, database: Database, defences: Defences) -> tuple[PendingQueue, Pool]:
-    """What waits of peers, without those that the operator has banned since the last start."""
-    pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
-    pool = Pool(database, tier=ledger.tier, defences=defences)
+def _pool(database: Database, ledger: Ledger, pending_queue: PendingQueue, tally: Tally, defences: Defences) -> Pool:
+    """The pool. What waits of peers that the operator has banned since the last start goes, in the queue as well."""
+    pool = Pool(database, tier=ledger.tier, defences=defences, on_dropped=tally.dropped)
     _forget(ledger.banned_by_operator(), pending_queue, pool)
-    return pending_queue, pool
+    return pool
 
 
 def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> None:
@@ -231,11 +230,12 @@ def _ledger(config: Config, swarm: SwarmContext, database: Database, counters: C
     return Ledger(database, epoch=counters.believed_epoch(now()), **named, now=now, defences=defences)
 
 
-def _own_messages(counters: Counters, manifest: Manifest) -> MessageStore:
+def _own_messages(database: Database, counters: Counters, manifest: Manifest) -> MessageStore:
     """A store that holds this key's envelopes of this epoch and the last."""
     store = MessageStore(manifest)
-    for message in counters.recent():
-        store.put(open_message(message, manifest))
+    with database.decoding():
+        for message in counters.recent():
+            store.put(open_message(message, manifest))
     return store
 
 

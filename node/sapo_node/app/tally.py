@@ -2,9 +2,10 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 from sapo_node.groups.messages import reason_of
-from sapo_node.groups.types import ContributionReport
+from sapo_node.groups.types import ContributionReport, GroupKey
 from sapo_node.ingest.validator import Ingest
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
 from sapo_node.observability.journal import Journal
@@ -36,9 +37,11 @@ class Tally:
         """A peer was given rollouts of this node because it asked."""
         self._fetched[peer] += rollouts
 
-    def too_old(self, groups: int) -> None:
-        """Count verified groups that passed the age limit before they were trained on."""
-        self._left_out[NotDrawn.TOO_OLD] += groups
+    def dropped(self, places: Sequence[GroupKey], why: NotDrawn) -> None:
+        """Verified groups left the pool before they were drawn."""
+        if self._journal:
+            self._journal.dropped(places, why)
+        self._left_out[why] += len(places)
 
     def chosen(self, choices: Choices) -> None:
         """Record which groups a round trained on, and which it left out."""

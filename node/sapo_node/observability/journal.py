@@ -16,6 +16,7 @@ from sapo_node.groups.answer import answer_span
 from sapo_node.groups.messages import PARTLY, reason_of
 from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.sampling.filters.habits import Span
+from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import place_of
 from sapo_node.training.round import Choices, TrainedGroup
@@ -52,7 +53,7 @@ class Fate(StrEnum):
     """Verified, and on offer."""
     TRAINED = "trained"
     LEFT_OUT = "left out"
-    """For a reason of `verifier.Unusable`, of the learner or of a filter, or because its steps were taken back."""
+    """For a reason of `Unusable` or `NotDrawn`, the learner or a filter, or because its steps were taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,12 @@ class Journal:
                 self._change(group.place, "fate = ?, why = ?", Fate.LEFT_OUT, reason_of(filter_name))
             for group, passed in choices.not_drawn:
                 self._change(group.place, "why = ?", passed)
+
+    def dropped(self, places: Sequence[GroupKey], why: NotDrawn) -> None:
+        """Verified groups are on offer no more."""
+        with self._database.transaction():
+            for place in places:
+                self._change(place, "fate = ?, why = ?", Fate.LEFT_OUT, why)
 
     def taken_back(self, taken: TakenBack, accused: Accused) -> None:
         """Steps were taken back that had trained on these groups."""

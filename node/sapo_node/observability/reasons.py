@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from sapo_node.groups.messages import FOLLOWS, RARE, Refusal
 from sapo_node.ingest.ignored import Ignored
+from sapo_node.sampling.buffer import MAX_GROUPS, MAX_PER_PEER
 from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT
@@ -99,8 +100,17 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Strangers had their share of that round already.",
             "Rounds without an alarm: each raises the share of strangers. Or trust the peer: `sapo-node trust PEER`.",
         ),
-        NotDrawn.BANNED: Reason("Its peer was banned while the group waited.", "Nothing while the ban lasts."),
+        NotDrawn.BANNED: Reason(
+            "Its peer was banned while the group waited.",
+            "Nothing for this group. After the ban the peer may send others.",
+        ),
         NotDrawn.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
+        NotDrawn.MADE_ROOM: Reason(
+            f"The pool was full: it holds {MAX_PER_PEER} groups of one peer and {MAX_GROUPS:,} of all. Groups that "
+            "arrived first leave it first, and those of strangers before those of other peers.",
+            "A larger --external, so that the node draws more groups in a round. Or trust the peer: `sapo-node trust "
+            "PEER`.",
+        ),
         NotDrawn.NONE_WANTED: Reason(
             "The node wanted no external groups in that round.",
             "`--external N` asks for a number; with `auto` it takes some again when they are worth it.",

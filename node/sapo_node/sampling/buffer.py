@@ -6,9 +6,10 @@ of peers with evidence, and these before those of friends: a stranger's keys are
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from sapo_node.groups.types import GroupKey, VerifiedGroup
+from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
 from sapo_node.trust.defences import DEFENDED, Defences
@@ -30,6 +31,8 @@ _GIVES_WAY = (Tier.STRANGER, Tier.PROVEN, Tier.FRIEND)
 MAX_GROUPS = 1_024
 MAX_PER_PEER = 64
 
+OnDropped = Callable[[Sequence[GroupKey], NotDrawn], None]
+
 
 class Pool:
     """The verified groups of all peers."""
@@ -40,11 +43,13 @@ class Pool:
         *,
         tier: Callable[[str], Tier] = lambda _: Tier.STRANGER,
         defences: Defences = DEFENDED,
+        on_dropped: OnDropped = lambda _, __: None,
     ) -> None:
-        """`tier(peer id)` is the tier of a peer now."""
+        """`tier(peer id)` is the tier of a peer now. `on_dropped` is called in the transaction that drops groups."""
         self._database = database
         self._tier = tier
         self._max_age = defences.max_age
+        self._on_dropped = on_dropped
         self._read: dict[GroupKey, VerifiedGroup] = {}
         """Those that were there when they were last asked for: most wait for many rounds."""
         self._recount()
@@ -54,6 +59,7 @@ class Pool:
 
     def add(self, groups: Iterable[VerifiedGroup]) -> None:
         """Add groups. Those that arrived first make room: of the same peer, then of the lowest tier."""
+        dropped: list[GroupKey] = []
         with self._database.transaction():
             for group in groups:
                 added = self._database.execute(
@@ -68,9 +74,11 @@ class Pool:
                     self._read.pop(group.place, None)
                 self._change(group.peer, added)
                 if self._held[group.peer] > MAX_PER_PEER:
-                    self._drop_first(group.peer)
+                    dropped += self._drop_first(group.peer)
             if self._total > MAX_GROUPS:
-                self._trim()
+                dropped += self._trim()
+            if dropped:
+                self._on_dropped(dropped, NotDrawn.MADE_ROOM)
 
     def groups(self) -> list[VerifiedGroup]:
         """All groups, in a stable order."""
@@ -91,16 +99,17 @@ class Pool:
             )
             self._change(place[0], -removed)
 
-    def advance(self, epoch: int) -> int:
-        """Enter an epoch: drop the groups that are too old to be trained on; how many they are."""
-        dropped = self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - self._max_age)
-        self._recount()
-        return dropped
+    def advance(self, epoch: int) -> None:
+        """Enter an epoch: drop the groups that are too old to be trained on."""
+        with self._database.transaction():
+            if dropped := self._drop("epoch < ?", epoch - self._max_age):
+                self._on_dropped(dropped, NotDrawn.TOO_OLD)
 
-    def forget(self, peer: str) -> None:
-        """Drop all groups of a peer."""
-        self._database.execute("DELETE FROM pool WHERE peer = ?", peer)
-        self._total -= self._held.pop(peer, 0)
+    def forget(self, peer: str, arriving: Iterable[VerifiedGroup] = ()) -> None:
+        """Drop all groups of a peer that was banned, and those that were `arriving`."""
+        with self._database.transaction():
+            if dropped := [*self._drop("peer = ?", peer), *(group.place for group in arriving)]:
+                self._on_dropped(dropped, NotDrawn.BANNED)
 
     def _group(self, place: GroupKey) -> VerifiedGroup:
         [(dataset, prompt, completions, rewards)] = self._database.rows(
@@ -114,17 +123,23 @@ class Pool:
             texts, correct = zip(*pairs, strict=True)
             return VerifiedGroup(*place, dataset, prompt, texts, correct)
 
-    def _trim(self) -> None:
+    def _trim(self) -> list[GroupKey]:
         """Drop what is beyond MAX_GROUPS."""
         arrived = self._database.rows("SELECT peer FROM pool ORDER BY rowid")
         arrived.sort(key=lambda row: _GIVES_WAY.index(self._tier(row[0])))
-        for (peer,) in arrived[: self._total - MAX_GROUPS]:
-            self._drop_first(peer)
+        return [place for (peer,) in arrived[: self._total - MAX_GROUPS] for place in self._drop_first(peer)]
 
-    def _drop_first(self, peer: str) -> None:
+    def _drop_first(self, peer: str) -> list[GroupKey]:
         """Drop the group of a peer that arrived first."""
-        self._database.execute("DELETE FROM pool WHERE rowid = (SELECT min(rowid) FROM pool WHERE peer = ?)", peer)
-        self._change(peer, -1)
+        return self._drop("rowid = (SELECT min(rowid) FROM pool WHERE peer = ?)", peer)
+
+    def _drop(self, condition: str, value: object) -> list[GroupKey]:
+        """Drop the groups of a condition; their places."""
+        gone = f"DELETE FROM pool WHERE {condition} RETURNING peer, epoch, counter, k"  # noqa: S608 - ours
+        places: list[GroupKey] = [(peer, *place) for peer, *place in self._database.rows(gone, value)]
+        for peer, count in Counter(peer for peer, *_ in places).items():
+            self._change(peer, -count)
+        return places
 
     def _recount(self) -> None:
         self._held = Counter(dict(self._database.rows("SELECT peer, count(*) FROM pool GROUP BY peer")))

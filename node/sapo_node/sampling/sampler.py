@@ -61,13 +61,14 @@ class WeightedGroup:
 
 
 class NotDrawn(StrEnum):
-    """Why a group on offer was not drawn; it may be another time, while it is young enough."""
+    """Why a group in the pool was not drawn in a round, or left the pool undrawn."""
 
     ENOUGH = "enough others were drawn"
     STRANGERS = "strangers had their share of this round"
     BANNED = "its peer is banned"
     TOO_OLD = "too old to be trained on"
     NONE_WANTED = "this round wanted none"
+    MADE_ROOM = "made room for newer groups"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class VerificationScheduler:
         if not self._ledger.admits(peer):
             logger.warning("%s is banned: %s", peer, ", ".join(map(str, self._ledger.offences(peer))))
             self._pending_queue.forget(peer)
-            self._pool.forget(peer)
+            self._pool.forget(peer, arriving=groups)
             return 0
         self._pool.add(groups)
         return len(groups)

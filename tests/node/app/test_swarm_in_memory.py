@@ -29,6 +29,7 @@ from sapo_node.observability.journal import Fate, Journal
 from sapo_node.observability.overview import overview
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed
+from sapo_node.sampling.buffer import MAX_GROUPS, MAX_PER_PEER
 from sapo_node.sampling.filters.length import KEPT
 from sapo_node.sampling.pass_rates import FORGETTING
 from sapo_node.sampling.sampler import NotDrawn
@@ -213,6 +214,44 @@ async def test_what_filters_stop_and_what_grows_too_old_is_counted_as_left_out_o
     again = Peer(1, fast, MemoryHub(), database=peers[0].database).node
     again.tally.count()
     assert again.history.counts() == too_old
+
+
+def leaves_undrawn(manifest, leaves):
+    """What the journal, and the counts, say of a group when others that arrived later have left the pool."""
+    peer = Peer(1, manifest, MemoryHub(), journal=True)
+    journal = Journal(peer.database)
+    journal._write(VERIFIED.place, "ab", Fate.WAITS, facts={})
+    peer.node.pool.add([VERIFIED])
+    leaves(peer.node)
+    peer.node.tally.count()
+    [entry] = journal.groups(1)
+    counts = peer.node.history.counts()
+    return entry.fate, entry.why, counts.get(entry.why)
+
+
+async def test_a_group_that_grows_too_old_in_the_pool_is_left_out(fast):
+    told = leaves_undrawn(fast, lambda node: node.epochs.enter(1_000))
+    assert told == (Fate.LEFT_OUT, NotDrawn.TOO_OLD, 1)
+
+
+async def test_a_group_that_makes_room_for_newer_ones_of_its_peer_is_left_out(fast):
+    newer = [replace(VERIFIED, counter=counter) for counter in range(1, MAX_PER_PEER + 1)]
+    told = leaves_undrawn(fast, lambda node: node.pool.add(newer))
+    assert told == (Fate.LEFT_OUT, NotDrawn.MADE_ROOM, 1)
+
+
+async def test_a_group_that_makes_room_for_those_of_other_peers_is_left_out(fast):
+    newer = [replace(VERIFIED, peer=f"peer {number}") for number in range(MAX_GROUPS)]
+    told = leaves_undrawn(fast, lambda node: node.pool.add(newer))
+    assert told == (Fate.LEFT_OUT, NotDrawn.MADE_ROOM, 1)
+
+
+async def test_a_group_whose_peer_was_banned_while_the_node_was_stopped_is_left_out(fast):
+    def banned(node):
+        decide(node.database, Decision(VERIFIED.peer, PeerState.BANNED, COMMAND))
+        Peer(1, fast, MemoryHub(), journal=True, database=node.database).node.tally.count()
+
+    assert leaves_undrawn(fast, banned) == (Fate.LEFT_OUT, NotDrawn.BANNED, 1)
 
 
 async def test_a_node_that_starts_again_goes_on_with_what_its_filters_and_its_ratio_knew(fast, autojump_clock):

@@ -10,6 +10,7 @@ from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.ledger import Ledger
@@ -146,6 +147,20 @@ async def test_of_a_peer_that_is_banned_for_what_was_found_nothing_stays(schedul
     await scheduler.verify_pending(4)
     assert not ledger.admits(name(peers[2]))
     assert pending_queue.draw(Tier.STRANGER) is None
+
+
+async def test_the_good_groups_of_the_rollout_for_which_its_peer_is_banned_are_left_out(
+    pending_queue, verifier, ledger, database, author
+):
+    dropped = []
+    pool = Pool(database, on_dropped=lambda places, why: dropped.append((places, why)))
+    scheduler = VerificationScheduler(pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger)
+    (good, *others), bodies = zip(*(right_and_wrong(author, k)[:2] for k in range(6)), strict=True)
+    together = rollout(author, [good, *(replace(each, claims=(False,) * 7 + (True,)) for each in others)], bodies)
+    pending_queue.put(together, link=LINK, tier=Tier.STRANGER)
+    await scheduler.verify_pending(1)
+    assert not ledger.admits(name(author))
+    assert dropped == [([(name(author), together.header.epoch, together.header.counter, 0)], NotDrawn.BANNED)]
 
 
 def test_a_peer_that_connects_again_and_again_under_fresh_keys_is_one_link(author, pending_queue):
