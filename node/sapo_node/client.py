@@ -81,7 +81,10 @@ class StepBack(LocalError):
     """
 
     def __init__(self, work: GoBack) -> None:
-        super().__init__(f"the node takes back the steps after {work.step}: load the checkpoint of step {work.step}")
+        super().__init__(
+            f"the node takes back the steps after {work.step}: load the checkpoint of step {work.step}, delete later "
+            f"ones and call started({work.step}); a trainer that cannot calls refuse"
+        )
         self.step = work.step
         self.id = work.id
 
@@ -99,10 +102,15 @@ class Feed:
     def started(self, step: int) -> None:
         """Tell the node which step the trainer's weights are of. A trainer that starts from a checkpoint calls this.
 
-        The node sends the batches of later steps again.
+        The node sends the batches of later steps again. Raises StepBack if it takes steps back that are in the weights.
         """
         self._reported = Report("")
-        self._post("started", Started(step))
+        try:
+            self._post("started", Started(step))
+        except FeedError as error:
+            if error.status != httpx.codes.CONFLICT or not (back := self._work().go_back):
+                raise
+            raise StepBack(back) from error
 
     def next_batch(self, sample: Sample) -> Batch:
         """Play the node's next round, and return what to train on.

@@ -118,8 +118,8 @@ def train(model: Any, feed: Feed, settings: GRPOConfig, **options: Any) -> Any:
     while True:
         trainer = SwarmTrainer(model, feed, settings, **options)
         trainer.swarm.saved, checkpoint = newest(settings.output_dir, last)
-        feed.started(trainer.swarm.saved)
         try:
+            feed.started(trainer.swarm.saved)
             return trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         except StepBack as back:
             last = back.step

@@ -18,6 +18,7 @@ from no_hub import NoHub
 from sapo_node.app.config import Config
 from sapo_node.client import Completion, Feed, FeedError, GroupReport, StepBack
 from sapo_node.feed.access import read_access
+from sapo_node.feed.messages import Started
 from sapo_node.feed.server import FeedServer
 from sapo_node.groups.codec import from_json
 from sapo_node.observability.dashboard import parse_place
@@ -206,8 +207,21 @@ async def test_weights_after_a_step_that_is_taken_back_are_refused(node, trainer
     async with node.running():
         await until_step_back(node, trainer)
         with pytest.raises(FeedError, match="waits for the weights of step 2") as refused:
-            await in_thread(trainer.feed.started, 3)
+            await in_thread(trainer.feed._post, "started", Started(3))
         assert refused.value.status == 409
+
+
+async def test_a_trainer_that_starts_again_with_steps_that_are_taken_back_is_told_where_to_go(node, trainer):
+    async with node.running():
+        told = await until_step_back(node, trainer)
+        again = Feed(node.file)
+        with pytest.raises(
+            StepBack, match=r"load the checkpoint of step 2, delete later ones and call started\(2\)"
+        ) as back:
+            await in_thread(again.started, 3)
+        assert (back.value.step, back.value.id) == (told.step, told.id)
+        await in_thread(again.started, 2)
+        assert (await in_thread(trainer.step)).step == 3
 
 
 def shaped(text="a", count=8, **more):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import trio
+import trio.testing
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from fed_node import FedNode, external, in_thread
@@ -81,6 +83,19 @@ async def test_trl_trains_on_verified_groups_and_goes_back_to_its_checkpoint(swa
         tokens = len(tokenizer(text, add_special_tokens=False)["input_ids"]) + 1  # it is taught to end there
         assert trained_per_peer(node.database)["peer"] == (1, 4 * tokens)
         assert newest(settings().output_dir) == (2, Path(settings().output_dir) / "checkpoint-2")
+
+
+async def test_trl_that_starts_again_while_steps_are_taken_back_goes_back(swarm_trl, settings, tmp_path, manifest):
+    node = FedNode(tmp_path, manifest, local=1, external=0, filters=())
+    train = partial(swarm_trl.train, "seed", Feed(node.file, patience=20))
+    async with node.running(rounds=2), trio.open_nursery() as nursery:
+        await in_thread(train, settings(per_device_train_batch_size=8, max_steps=2))
+        await node.finished.wait()
+        nursery.start_soon(node.policy.restore, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        await in_thread(train, settings(per_device_train_batch_size=8, max_steps=1))
+        assert node.policy.step == 1
+        assert newest(settings().output_dir)[0] == 1
 
 
 async def test_the_node_is_told_the_learning_rate_of_each_step(swarm_trl, settings, tmp_path, manifest):
