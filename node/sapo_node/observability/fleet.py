@@ -2,8 +2,8 @@
 
     asked = await ask_all(["http://192.0.2.7:8080/?token=..."])     {address: Summary or the reason as text}
 
-Each node has SECONDS and MAX_REPLY_BYTES. A token goes into a header, to the host of its address alone: no proxy sees
-it, and no redirect is followed.
+It asks AT_ONCE nodes at a time. Each node has SECONDS and MAX_REPLY_BYTES. A token goes into a header, to the host of
+its address alone: no proxy sees it, and no redirect is followed.
 """
 
 import json
@@ -20,6 +20,8 @@ from sapo_protocol.printable import excerpt, printable
 
 SECONDS = 10.0
 MAX_REPLY_BYTES = 65_536
+AT_ONCE = 500
+"""Each takes a file descriptor, of which a process often has 1,024."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def summary(view: Overview, *, doing: str, now: float) -> Summary:
 
 
 async def ask_all(addresses: Sequence[str]) -> dict[str, Summary | str]:
-    """Ask all at once: by address, the summary of the node, or why there is none.
+    """Ask all: by address, the summary of the node, or why there is none.
 
     Raises LocalError if an address is no HTTP address.
     """
@@ -70,11 +72,15 @@ async def ask_all(addresses: Sequence[str]) -> dict[str, Summary | str]:
 
     async def ask(address: str) -> None:
         try:
-            answers[address] = await _ask(client, urls[address])
+            async with places:
+                answers[address] = await _ask(client, urls[address])
         except LocalError as failure:
             answers[address] = str(failure)
 
-    client = httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=SECONDS)
+    places = trio.CapacityLimiter(AT_ONCE)
+    # Its own limit would let nodes wait for a place while their SECONDS pass.
+    limits = httpx.Limits(max_connections=None)
+    client = httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=SECONDS, limits=limits)
     async with client, trio.open_nursery() as nursery:
         for address in urls:
             nursery.start_soon(ask, address)

@@ -8,6 +8,7 @@ import trio
 from click.testing import CliRunner
 
 from sapo_node.cli.main import cli
+from sapo_node.observability import fleet
 from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.fleet import MAX_REPLY_BYTES, Summary, ask_all
@@ -63,6 +64,22 @@ def server(nursery):
 async def only(address):
     [answer] = (await ask_all([address])).values()
     return answer
+
+
+async def test_a_node_answers_beside_hundreds_that_are_silent(server, nursery, monkeypatch):
+    monkeypatch.setattr(fleet, "SECONDS", 2.0)
+    monkeypatch.setattr(fleet, "AT_ONCE", 150)
+
+    async def say_nothing(_):
+        await trio.sleep_forever()
+
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, say_nothing, [listener])
+    silent = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+    answering = await server("200 OK", json.dumps(SUMMARY).encode())
+    asked = await ask_all([*(f"{silent}?token={number}" for number in range(200)), answering])
+    assert asked.pop(answering) == Summary(**SUMMARY)
+    assert set(asked.values()) == {"no answer within 2 s"}
 
 
 async def test_a_node_is_told_in_one_line(page, database):
