@@ -138,7 +138,8 @@ class Dashboard:
         """For the address that the node printed: moves the token into a cookie, out of the browser's address line."""
         if self._token is None or request.path != "/" or "token" not in request.query:
             return None
-        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=strict"
+        # Lax: with a strict cookie the redirect would come without it where the address was clicked on another site.
+        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=lax"
         return Answer(b"", status=303, headers={"Location": "/", "Set-Cookie": cookie})
 
     def _knows_token(self, request: Request) -> bool:

@@ -1,0 +1,75 @@
+"""What the page of a node does in a real browser, when somebody looks at it, presses something or is faster than it."""
+
+from urllib.parse import quote
+
+import pytest
+import trio
+
+from browser import browser
+from sapo_node.observability.dashboard import Dashboard
+from sapo_node.observability.dashboard.facts import Facts
+from sapo_node.observability.history import History
+from sapo_node.training.round import RoundReport
+from sapo_node.trust.constants import PeerState
+from sapo_node.trust.decisions import COMMAND, Decision, decide
+from sapo_protocol import load_manifest
+from swarm_parts import TRAINING
+
+MANIFEST = load_manifest("starter")
+REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING)
+TRAINED, CONNECTED, BANNED = ([f"12D3KooW{kind}{number:03}" for number in range(60)] for kind in "tcb")
+ROWS = "document.querySelectorAll('#peers tbody tr').length > 1"
+LATE = """
+const real = window.fetch, held = [];
+const later = (path) => new Promise((answer) => held.push(() => answer(real(path))));
+window.fetch = (path) => (path.includes(PART) ? later(path) : real(path));
+window.release = async () => {
+  for (const each of held.splice(0)) each();
+  await new Promise((done) => setTimeout(done, 500));
+};
+"""
+"""Holds the answers to requests of which PART is a part, until `release` is called."""
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("chromium")) as tab:
+        yield tab
+
+
+@pytest.fixture
+def page(database, nursery, tmp_path):
+    """Serves the page at a place, and gives its address."""
+
+    async def served(host="127.0.0.1"):
+        dashboard = Dashboard(Facts(database), database, (host, 0), MANIFEST, tmp_path / "token")
+        await nursery.start(dashboard.run)
+        return dashboard.address
+
+    return served
+
+
+async def inside(function, *arguments):
+    return await trio.to_thread.run_sync(function, *arguments)
+
+
+def know(database, trained=(), connected=(), banned=()):
+    for number, peer in enumerate(trained):
+        database.execute("INSERT INTO trained VALUES (?, 1, ?, 1, 1.0)", peer, 1_000 - number)
+    for peer in banned:
+        decide(database, Decision(peer, PeerState.BANNED, COMMAND))
+    History(database).describe_session({"peer_id": "12D3KooWself", "connected": list(connected)})
+
+
+async def test_the_address_with_its_token_opens_the_page_from_a_link_on_another_site(page, database, tab):
+    address = await page("0.0.0.0")
+    await inside(tab.open, f"data:text/html,<a href='{quote(address)}'>my node</a>")
+    await inside(tab.until, "document.links.length")
+    await inside(tab.evaluate, "document.links[0].click()")
+    await inside(tab.until, "location.protocol === 'http:' && document.readyState === 'complete'")
+    assert (
+        await inside(tab.until, "document.body.textContent.includes('Is it learning?') && location.href")
+        == (address.partition("?")[0])
+    )
+    entries = (await inside(tab.call, "Page.getNavigationHistory"))["entries"]
+    assert not [each["url"] for each in entries if "?token=" in each["url"] and "data:" not in each["url"]]
