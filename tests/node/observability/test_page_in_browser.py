@@ -1,5 +1,6 @@
 """What the page of a node does in a real browser, when somebody looks at it, presses something or is faster than it."""
 
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -59,6 +60,30 @@ def know(database, trained=(), connected=(), banned=()):
     for peer in banned:
         decide(database, Decision(peer, PeerState.BANNED, COMMAND))
     History(database).describe_session({"peer_id": "12D3KooWself", "connected": list(connected)})
+
+
+async def test_every_connected_peer_and_banned_ones_are_in_the_table_beside_many_that_were_trained_on(
+    page, database, tab
+):
+    know(database, TRAINED, CONNECTED, BANNED)
+    await inside(tab.open, await page())
+    await inside(tab.until, ROWS)
+    shown = await inside(tab.evaluate, "document.querySelector('#peers tbody').textContent")
+    assert [sum(peer[-8:] in shown for peer in kind) for kind in (TRAINED, CONNECTED, BANNED)] == [40, 60, 10]
+    told = await inside(tab.evaluate, "document.querySelector('#peers-count').textContent")
+    assert told.startswith("110 of 180 peers")
+
+
+async def test_a_table_that_is_wider_than_its_card_can_be_scrolled_with_the_keyboard(page, database, tab):
+    know(database, TRAINED)
+    await inside(tab.width, 800)
+    await inside(tab.open, await page())
+    await inside(tab.until, ROWS)
+    assert await inside(tab.evaluate, "document.documentElement.scrollWidth <= innerWidth")
+    box = "document.querySelector('#peers').parentElement"
+    assert await inside(tab.evaluate, f"[{box}.scrollWidth > {box}.clientWidth, {box}.tabIndex]") == [True, 0]
+    await inside(tab.width, 400)
+    assert await inside(tab.until, f"{box}.tabIndex") == -1
 
 
 async def test_the_address_with_its_token_opens_the_page_from_a_link_on_another_site(page, database, tab):

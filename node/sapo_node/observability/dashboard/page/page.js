@@ -5,7 +5,7 @@ import { $, get, make, moment, nothing, number, percent, put, short } from "./do
 import { askGroups } from "./groups.js";
 
 const EVERY_MS = 2000;
-const SHOWN_PEERS = 50;
+const SHOWN_BANNED = 10, SHOWN_OTHERS = 40; // of the peers that are not connected
 const DOING = { generate: "generating its completions", share: "sharing its completions", verify: "verifying external groups", train: "learning", evaluate: "evaluating on held-out prompts" };
 
 function bar(share) {
@@ -15,7 +15,7 @@ function bar(share) {
 }
 
 // The columns of the table of peers: a heading, what stands below it for one peer, and a class. A column that a row lacks
-// is empty there: of this node itself, and of peers that are connected and have sent nothing yet, little is known.
+// is empty there: little of it is true of this node itself.
 const COLUMNS = [
   ["peer", (each) => (each.peer ? named(each) : "this node"), ""],
   ["connected", (each) => (each.connected ? "● connected" : ""), ""],
@@ -33,7 +33,6 @@ const COLUMNS = [
 ];
 
 function named(each) {
-  if (!each.state) return short(each.peer);
   const button = make("button", "link", short(each.peer));
   button.title = each.peer;
   button.dataset.peer = each.peer;
@@ -74,24 +73,30 @@ const cell = ([heading, of, kind], each) => {
   return made;
 };
 
-// This node, the peers that it knows, and those that are connected and unknown otherwise.
-function rowsOf(state) {
-  const connected = new Set(state.session.connected || []), known = new Set(state.peers.map((each) => each.peer));
+// All peers that are connected, some of those that are banned, and some of the others; the peers trained on most come
+// first, as the node sends them. Banned keys, which cost nothing, take no places of peers that the node learns from.
+function shownOf(state) {
+  const connected = new Set(state.session.connected || []);
+  let banned = 0, others = 0;
+  const isShown = (each) => each.connected || (each.state === "banned" ? banned++ < SHOWN_BANNED : others++ < SHOWN_OTHERS);
+  return state.peers.map((each) => ({ ...each, connected: connected.has(each.peer) })).filter(isShown);
+}
+
+function rowsOf(state, peers) {
   const total = state.own_tokens + state.other_tokens;
   const share = (tokens) => (total ? tokens / total : 0);
-  return [
-    { share: share(state.own_tokens) },
-    ...state.peers.slice(0, SHOWN_PEERS).map((each) => ({ ...each, connected: connected.has(each.peer), share: share(each.trained_tokens) })),
-    ...[...connected].filter((peer) => !known.has(peer)).map((peer) => ({ peer, connected: true, share: 0 })),
-  ];
+  return [{ share: share(state.own_tokens) }, ...peers.map((each) => ({ ...each, share: share(each.trained_tokens) }))];
 }
 
 function showPeers(state) {
   const strangers = state.strangers_share;
   $("strangers-share").textContent = strangers === null ? "" : `Strangers may fill ${Math.round(100 * strangers)} % of the external groups.`;
   const focused = document.activeElement?.dataset?.peer;
-  const rows = rowsOf(state).map((each) => make("tr", "", ...COLUMNS.map((column) => cell(column, each))));
-  if (rows.length === 1) {
+  const shown = shownOf(state);
+  const rows = rowsOf(state, shown).map((each) => make("tr", "", ...COLUMNS.map((column) => cell(column, each))));
+  const known = Math.max(state.peers.length, Object.values(state.states).reduce((sum, each) => sum + each, 0));
+  $("peers-count").textContent = shown.length < known ? `${number(shown.length)} of ${number(known)} peers: those connected, and some of the others. sapo-node peers lists all.` : "";
+  if (!shown.length) {
     const none = make("td", "empty", "No peers heard of yet: this node is alone until it finds some.");
     none.colSpan = COLUMNS.length;
     rows.push(make("tr", "", none));
@@ -102,7 +107,14 @@ function showPeers(state) {
     return made;
   });
   put("peers", make("thead", "", make("tr", "", ...headings)), make("tbody", "", ...rows));
+  keepInReach($("peers").parentElement);
   if (focused) for (const button of $("peers").querySelectorAll("button")) if (button.dataset.peer === focused) button.focus();
+}
+
+// A part of the page that can be scrolled sideways can be reached with the keyboard.
+function keepInReach(box) {
+  if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+  else box.removeAttribute("tabindex");
 }
 
 // A zero-advantage group breaks no rule.
