@@ -179,15 +179,17 @@ class History:
         """The part of the curve from one round to another, with a point for each round where MAX_POINTS suffice.
 
         Of a range of more than MAX_RANGE rounds, and of rounds older than the newest MAX_ROUNDS, it has the points of
-        the whole curve alone.
+        the whole curve alone, also those that lie only in part in the range. Beside single rounds there is no point
+        that has some of them.
         """
         kept = self._stored(
             Round,
             "SELECT report FROM rounds WHERE step BETWEEN ? AND ? AND ? < ? ORDER BY step",
             *(first, last, last - first, MAX_RANGE),
         )
-        older = kept[0]["step"] if kept else last + 1
-        joined = [each for each in self.points() if first <= each.last < older]
+        joined = [each for each in self.points() if first <= each.last and each.first <= last]
+        if kept:
+            joined = [each for each in joined if each.last < kept[0]["step"]]
         return thinned([*joined, *map(_point_of, kept)])
 
     def curve(self, columns: int) -> Curve | None:

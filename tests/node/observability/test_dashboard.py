@@ -167,6 +167,19 @@ async def test_a_range_of_rounds_that_are_no_longer_kept_comes_with_points_of_th
     assert {each["rounds"] for each in part} == {1, 2}
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "joined"),
+    [(103, 103, (103, 104)), (104, 104, (103, 104)), (104, 105, (103, 106)), (198, 210, (197, 200)), (300, 400, ())],
+)
+def test_a_range_of_old_rounds_has_the_points_that_lie_in_it_in_part(database, first, last, joined):
+    history = History(database)
+    for step in range(1, 301):
+        history.record(replace(REPORT, step=step))
+    database.execute("DELETE FROM rounds WHERE step <= 201")
+    found = [each for each in history.points_between(first, last) if each.rounds > 1]
+    assert ((found[0].first, found[-1].last) if found else ()) == joined
+
+
 @pytest.mark.parametrize("query", ["first=x&last=2", "first=-1&last=2", "first=1&last=" + "9" * 30])
 async def test_a_range_that_is_no_range_is_refused(page, query):
     assert (await page.get(f"/api/curve?{query}")).status_code == 404
