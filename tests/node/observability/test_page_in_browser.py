@@ -86,6 +86,52 @@ async def test_a_table_that_is_wider_than_its_card_can_be_scrolled_with_the_keyb
     assert await inside(tab.until, f"{box}.tabIndex") == -1
 
 
+async def test_a_peer_that_the_node_knows_no_longer_is_told_of_when_it_is_pressed(page, database, tab):
+    know(database, TRAINED[:1])
+    await inside(tab.open, await page())
+    await inside(tab.until, ROWS)
+    await inside(tab.evaluate, LATE.replace("PART", "'api/state'") + "0")
+    database.execute("DELETE FROM trained")
+    await inside(tab.evaluate, "document.querySelector('#peers button').click()")
+    told = await inside(tab.until, "document.getElementById('about-peer').textContent")
+    assert f"no peer begins or ends with '{TRAINED[0]}'" in told
+
+
+async def test_the_answer_for_a_range_that_comes_late_does_not_take_the_place_of_all_rounds(page, database, tab):
+    for step in range(1, 121):
+        History(database).record(replace(REPORT, step=step))
+    know(database)
+    await inside(tab.open, await page())
+    await inside(tab.until, "document.querySelector('#curve .u-over') !== null")
+    await inside(tab.evaluate, LATE.replace("PART", "'api/curve'") + "0")
+    for last in (100, 0):
+        await inside(tab.evaluate, f"document.querySelector('#ranges [data-last=\"{last}\"]').click()")
+    await inside(tab.evaluate, "release()")
+    assert await inside(tab.evaluate, "document.getElementById('range').textContent") == ""
+
+
+async def test_a_range_that_the_node_does_not_give_is_told_of(page, database, tab):
+    History(database).record(REPORT)
+    await inside(tab.open, await page())
+    await inside(tab.until, "document.querySelector('#curve .u-over') !== null")
+    await inside(tab.evaluate, "window.fetch = () => Promise.reject(new TypeError('gone'))")
+    await inside(tab.evaluate, "document.querySelector('#ranges [data-last=\"100\"]').click()")
+    told = await inside(tab.until, "document.getElementById('range').textContent")
+    assert told == "Rounds 0 to 1 cannot be shown: The node does not answer."
+
+
+async def test_a_range_without_rounds_is_not_told_as_a_node_without_rounds(page, database, tab):
+    for step in (1, 2):
+        History(database).record(replace(REPORT, step=100 * step))
+    await inside(tab.open, await page())
+    await inside(tab.until, "document.querySelector('#curve .u-over') !== null")
+    database.execute("DELETE FROM rounds")
+    database.execute("DELETE FROM curve WHERE first = 200")
+    await inside(tab.evaluate, "document.querySelector('#ranges [data-last=\"100\"]').click()")
+    told = await inside(tab.until, "document.querySelector('#phases .empty')?.textContent")
+    assert told == "The node knows no round of this range."
+
+
 async def test_the_address_with_its_token_opens_the_page_from_a_link_on_another_site(page, database, tab):
     address = await page("0.0.0.0")
     await inside(tab.open, f"data:text/html,<a href='{quote(address)}'>my node</a>")

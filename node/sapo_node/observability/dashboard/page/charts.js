@@ -1,7 +1,7 @@
 // The charts, all over rounds, by uPlot. They show one range of rounds and share one cursor. A range that was dragged
 // over one chart is asked of the server at full resolution, and shown by all.
 
-import { $, get, nothing } from "./dom.js";
+import { $, get, nothing, turns } from "./dom.js";
 
 const HEIGHT = 200;
 const INTEGERS = [1, 2, 5].flatMap((each) => [...Array(9).keys()].map((power) => each * 10 ** power)).sort((a, b) => a - b);
@@ -18,6 +18,7 @@ const EVALUATIONS = {
 
 let range = null; // the rounds that are shown, or null for all
 let points = []; // of the range
+let refused = ""; // why the range that was asked for last is not shown
 let facts = null; // the last facts of the node
 const charts = new Map(); // by the id of the element
 
@@ -29,7 +30,12 @@ function colour(name) {
   return getComputedStyle(probe).color;
 }
 
-const middle = (each) => (each.first + each.last) / 2;
+// Of the rounds of a point that are shown.
+function middle(each) {
+  const [first, last] = range || [each.first, each.last];
+  return (Math.max(each.first, first) + Math.min(each.last, last)) / 2;
+}
+
 const rounds = (each) => (each.first === each.last ? `round ${each.first}` : `rounds ${each.first} to ${each.last}`);
 const fixed = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
 const mean = (values) => values.reduce((sum, each) => sum + each, 0) / values.length;
@@ -105,10 +111,12 @@ function none(id, text) {
   $(id).replaceChildren(nothing(text));
 }
 
+const noRounds = () => (facts.points.length ? "The node knows no round of this range." : "No round has been played yet.");
+
 const dots = (name, size) => ({ paths: () => null, stroke: () => colour(name), points: { show: true, size, stroke: () => colour(name), fill: () => colour(name) } });
 
 function showCurve() {
-  if (!points.length && !facts.evaluations.length) return none("curve", "No round has been played yet.");
+  if (!points.length && !facts.evaluations.length) return none("curve", noRounds());
   const rewards = points.map((each) => each.reward);
   const smooth = rewards.map((_, at) => mean(rewards.slice(Math.max(0, at - SMOOTHED), at + SMOOTHED + 1)));
   const evaluated = Object.entries(EVALUATIONS).filter(([, [, shown]]) => shown().length);
@@ -160,7 +168,7 @@ function curveInWords() {
 }
 
 function showPhases() {
-  if (!points.length) return none("phases", "No round has been played yet.");
+  if (!points.length) return none("phases", noRounds());
   const names = Object.keys(PHASES);
   const seconds = names.map((name) => points.map((each) => each.seconds[name] || 0));
   const stacked = seconds.map((_, place) => points.map((_, at) => seconds.slice(0, place + 1).reduce((sum, each) => sum + each[at], 0)));
@@ -222,15 +230,24 @@ function draw() {
   showTimeline();
   showPhases();
   showTrust();
-  $("range").textContent = range ? `Rounds ${range[0]} to ${range[1]}` : "";
+  $("range").textContent = [range && `Rounds ${range[0]} to ${range[1]}.`, refused].filter(Boolean).join(" ");
   for (const id of ["ranges", "how-to-zoom"]) $(id).hidden = !facts.points.length;
 }
 
+const zoomed = turns();
+
 async function zoom(wanted) {
-  const [first, last] = wanted || [];
+  if (wanted && !facts.points.length) return;
+  const isNewest = zoomed(), [first, last] = wanted || [];
   const bounds = wanted && [Math.max(0, first), Math.min(facts.points.at(-1).last, Math.max(last, first + 1))];
-  points = bounds ? (await get(`api/curve?first=${bounds[0]}&last=${bounds[1]}`)).points : facts.points;
-  range = bounds;
+  try {
+    const found = bounds ? (await get(`api/curve?first=${bounds[0]}&last=${bounds[1]}`)).points : facts.points;
+    if (!isNewest()) return;
+    [points, range, refused] = [found, bounds, ""];
+  } catch (error) {
+    if (!isNewest()) return;
+    refused = `Rounds ${bounds[0]} to ${bounds[1]} cannot be shown: ${error.message}`;
+  }
   draw();
 }
 

@@ -27,8 +27,22 @@ export function nothing(text) {
   return make("p", "empty", text);
 }
 
+// The node gave no answer at all.
+export class Lost extends Error {}
+
+// What the node answers. An error has the words of its refusal.
 export async function get(path) {
-  const response = await fetch(path);
-  if (!response.ok) throw new Error(String(response.status));
-  return response.json();
+  const response = await fetch(path).catch(() => Promise.reject(new Lost("The node does not answer.")));
+  if (response.ok) return response.json();
+  const text = await response.text(), isJson = response.headers.get("content-type") === "application/json";
+  throw new Error(isJson ? JSON.parse(text).text : text);
+}
+
+// For requests of which only the newest may show its answer: call `turn()` before one, and what it returns after it.
+export function turns() {
+  let newest = 0;
+  return () => {
+    const mine = ++newest;
+    return () => mine === newest;
+  };
 }

@@ -1,6 +1,6 @@
 // The groups of a node with their completions, and the messages that it refused.
 
-import { $, get, make, moment, nothing, number, put, short } from "./dom.js";
+import { $, get, make, moment, nothing, number, put, short, turns } from "./dom.js";
 
 const FEW = 8, MORE = 50;
 let shown = FEW; // groups
@@ -58,11 +58,20 @@ function showRefusals(refusals) {
 
 const chosen = () => document.querySelector("input[name=fate]:checked").value;
 
+const asked = turns();
+
 export async function askGroups() {
+  const isNewest = asked();
   const feed = await get(`api/groups?fate=${encodeURIComponent(chosen())}&last=${shown}`);
+  if (!isNewest()) return;
   showGroups(feed);
   showRefusals(feed.refusals);
 }
 
-for (const input of document.querySelectorAll("input[name=fate]")) input.addEventListener("change", () => ((shown = FEW), askGroups()));
-$("more").addEventListener("click", () => ((shown += MORE), askGroups()));
+function show(most) {
+  shown = most;
+  askGroups().catch((error) => ($("groups-count").textContent = error.message));
+}
+
+for (const input of document.querySelectorAll("input[name=fate]")) input.addEventListener("change", () => show(FEW));
+$("more").addEventListener("click", () => show(shown + MORE));

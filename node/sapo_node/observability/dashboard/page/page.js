@@ -1,7 +1,7 @@
 // Asks the node for its facts and puts them in place.
 
 import { showCharts } from "./charts.js";
-import { $, get, make, moment, nothing, number, percent, put, short } from "./dom.js";
+import { $, get, Lost, make, moment, nothing, number, percent, put, short, turns } from "./dom.js";
 import { askGroups } from "./groups.js";
 
 const EVERY_MS = 2000;
@@ -61,8 +61,13 @@ function showExchange({ beside, exchange: { from_others: share, teachers, fetche
   $("exchange").textContent = `${gained}${alone}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peers. Gossip does not tell who reads.`;
 }
 
+const pressed = turns();
+
 async function aboutPeer(peer) {
-  const [id, ...lines] = (await get("api/peers/" + encodeURIComponent(peer))).text.split("\n");
+  const isNewest = pressed();
+  const about = await get("api/peers/" + encodeURIComponent(peer)).catch((error) => ({ text: `${peer}\n${error.message}` }));
+  if (!isNewest()) return;
+  const [id, ...lines] = about.text.split("\n");
   put("about-peer", make("p", "id", id), ...lines.map((line) => make("p", line.startsWith("    ") ? "note" : "", line)));
   $("about-peer").hidden = false;
 }
@@ -195,7 +200,7 @@ async function ask() {
     $("lost").hidden = true;
     seen = new Date();
   } catch (error) {
-    if (!(error instanceof TypeError && error.message.includes("fetch"))) console.error(error);
+    if (!(error instanceof Lost)) console.error(error);
     $("lost").hidden = false;
     say(seen ? `last seen at ${seen.toLocaleTimeString()}` : "not seen yet", "");
   }
