@@ -116,6 +116,7 @@ class CountersMachine(RuleBasedStateMachine):
         expected = self.next()
         if self.killed(lambda: self.counters.reserve(self.now), writes) and expected:
             self.reserved.append(expected)
+            self.entered = expected.epoch
             if noted:
                 self.noted = max(self.noted, (expected.epoch, expected.counter))
             else:
@@ -177,7 +178,7 @@ class CountersMachine(RuleBasedStateMachine):
 
     @invariant()
     def it_listens_as_long_as_it_must(self):
-        left = self.left if self.behind() else max(0.0, self.left - (self.now - self.looked))
+        left = max(0.0, self.left - self.passed())
         expected = left + self.behind() if left else 0.0
         assert self.counters.listening_seconds(self.now, self.now) == pytest.approx(expected)
 
@@ -195,18 +196,25 @@ class CountersMachine(RuleBasedStateMachine):
 
     def epoch(self) -> int:
         """The clock's, or the last one that the node entered where the clock is behind it."""
-        return max(self.clock_epoch(), self.entered, self.latest() if self.reserved else self.entered)
+        return max(self.clock_epoch(), self.entered)
 
     def behind(self) -> float:
         """Seconds until the clock reaches the last epoch that the files know."""
-        return max(0.0, GENESIS + max(self.entered, self.noted[0]) * EPOCH - self.now)
+        return max(0.0, self.reaches() - self.now)
+
+    def reaches(self) -> float:
+        return GENESIS + max(self.entered, self.noted[0]) * EPOCH
+
+    def passed(self) -> float:
+        """Seconds since the last look in which the clock was not behind."""
+        return max(0.0, self.now - max(self.looked, self.reaches()))
 
     def look(self) -> None:
         """The steady clock goes with the clock, so that the node doubts neither."""
         self.counters.look(self.now, self.now)
         if self.left and not self.behind():
-            self.listened += self.now - self.looked
-            self.left = max(0.0, self.left - (self.now - self.looked))
+            self.listened += self.passed()
+            self.left = max(0.0, self.left - self.passed())
             self.began = int((self.now - self.listened - GENESIS) // EPOCH)
         self.looked = self.now
         self.entered = max(self.entered, self.clock_epoch())

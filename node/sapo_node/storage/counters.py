@@ -128,15 +128,17 @@ class Counters:
         return max(believed, self._location.latest()[0] if self._location else -1)
 
     def _seconds_behind(self, now: float) -> float:
-        """Seconds until the clock reaches the latest epoch that the state knows. They do not count as listening."""
-        return max(0.0, epoch_start(self._manifest, self._latest_known()) - now)
+        """Seconds until the clock reaches the latest epoch that the state knows, which do not count as listening.
+        Negative once the clock has reached it.
+        """
+        return epoch_start(self._manifest, self._latest_known()) - now
 
     def _listening(self, now: float, steady: float) -> tuple[float, float]:
         """Seconds that are left to listen, and seconds for which the node has listened."""
         left, listened = self._database.row("SELECT seconds, listened FROM listening_period") or (0.0, 0.0)
-        if not left or self._steady is None or self._seconds_behind(now):
+        if not left or self._steady is None:
             return left, listened
-        passed = steady - self._steady
+        passed = max(0.0, min(steady - self._steady, -self._seconds_behind(now)))
         # It ends when the clock is believed: only then the epoch in which it began is known.
         return max(left - passed, 0.0 if self._guard.believed else 1.0), listened + passed
 
@@ -152,7 +154,7 @@ class Counters:
     def look(self, now: float, steady: float) -> None:
         """Compare the clock with the steady clock, and count what the node has listened."""
         self._guard.look(now, steady)
-        if not self._seconds_behind(now):
+        if self._seconds_behind(now) <= 0:
             left, listened = self._listening(now, steady)
             self._database.execute(
                 "UPDATE listening_period SET seconds = ?, listened = ?, began = ? WHERE seconds > 0",
@@ -174,7 +176,7 @@ class Counters:
     def listening_seconds(self, now: float, steady: float) -> float:
         """Seconds that are left until this node may publish."""
         left, _ = self._listening(now, steady)
-        return max(self._guard.doubtful_seconds(now), left + self._seconds_behind(now) if left else 0.0)
+        return max(self._guard.doubtful_seconds(now), left + max(0.0, self._seconds_behind(now)) if left else 0.0)
 
     def return_to_clock(self, now: float) -> int:
         """Leave an epoch that a wrong clock caused, for the epoch of `now`. Returns that epoch.

@@ -334,6 +334,14 @@ def test_listening_that_began_a_day_behind_the_state_takes_two_epochs_once_the_c
     assert listener.left() == 0
 
 
+def test_seconds_in_which_the_clock_was_behind_the_state_do_not_count_as_listening(listener):
+    before = listener.left()
+    listener.clock.time -= 1.5 * EPOCH
+    assert listener.left() == before + EPOCH
+    listener.clock.pass_by(EPOCH)
+    assert listener.left() == before
+
+
 def test_seconds_in_which_the_node_is_off_do_not_count_as_listening(listener):
     before = listener.left()
     listener.clock.pass_by(DAY)
