@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import HealthCheck, settings
 
 from sapo_protocol import (
     Body,
@@ -29,6 +30,9 @@ from sapo_protocol import (
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # The tests expect the numbers of a CPU. test_cuda.py gives its process the GPU back.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# A busy machine makes any test slow.
+settings.register_profile("patient", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("zensical", reason="the documentation site is for those who change it")
+
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "build" / "site" / "pages"
 

@@ -7,16 +7,10 @@ import os
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=50, stateful_step_count=40)
-settings.register_profile(
-    "thorough",
-    deadline=None,
-    max_examples=10_000,
-    stateful_step_count=50,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+settings.register_profile("thorough", deadline=None, max_examples=10_000, stateful_step_count=50)
 
 
 @contextmanager

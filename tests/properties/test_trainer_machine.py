@@ -128,6 +128,10 @@ class TrainerMachine(RuleBasedStateMachine):
         self.batches: list[tuple[str, ...]] = []
         """The questions of every batch ever committed, in order."""
         self.peers: list[tuple[str, ...]] = []
+        self.stand_ins: dict[int, list[tuple[VerifiedGroup, VerifiedGroup]]] = {}
+        """By step, the stand-ins of a batch that was given up, each with the group that it stands in for. They stay in
+        the batch: without the accused groups it is tried again.
+        """
         self.made = 0
         self.epoch = MAX_AGE
 
@@ -218,12 +222,10 @@ class TrainerMachine(RuleBasedStateMachine):
             assert taken.restored not in {0, *map(len, self.learner.checkpoints)}
             return
         assert taken.seconds is not None
-        accused = [step for step in stored if step > taken.restored and peer in self.peers[step - 1]]
+        accused = [step for step in stored if step > taken.restored and peer in self.peers_in(step)]
         assert accused
         for step in accused:
-            kept = [each for each, of in enumerate(self.peers[step - 1]) if of != peer]
-            self.batches[step - 1] = tuple(self.batches[step - 1][each] for each in kept)
-            self.peers[step - 1] = tuple(self.peers[step - 1][each] for each in kept)
+            self.leave_out(peer, step)
         # What killed the learner may have been an accused group: the rest of the batch is tried again.
         self.learner.failed[: len(failed)] = [step for step in failed if step not in accused]
 
@@ -279,20 +281,37 @@ class TrainerMachine(RuleBasedStateMachine):
             self.made += 1
             own.append(LocalGroup("products", f"own {self.made}", bytes(32), completions, (True, False), advantages))
         drawn, self.spare = self.waiting[:external], self.waiting[external : 2 * external]
-        pairs = list(zip(drawn, self.spare, strict=False))
-        needed = [stand_in for group, stand_in in pairs if is_emptied(group.prompt)]
+        self.pairs = [(stand_in, group) for group, stand_in in zip(drawn, self.spare, strict=False)]
+        needed = [stand_in for stand_in, group in self.pairs if is_emptied(group.prompt)]
         trained = [*drawn, *needed]
         self.waiting = [group for group in self.waiting if group not in trained]
         self.batches.append((*(group.prompt for group in own), *(group.prompt for group in trained)))
         self.peers.append((*(LOCAL for _ in own), *(group.peer for group in trained)))
         offered = [WeightedGroup(group, 0.5, advantages) for group in drawn]
-        stand_ins = [WeightedGroup(stand_in, 0.5, advantages, stands_in=group) for group, stand_in in pairs]
+        stand_ins = [WeightedGroup(stand_in, 0.5, advantages, stands_in=group) for stand_in, group in self.pairs]
         return self.trainer.train(own, [*offered, *stand_ins])
+
+    def peers_in(self, step: int) -> set[str]:
+        """The peers of a stored batch."""
+        return {*self.peers[step - 1], *(stand_in.peer for stand_in, _ in self.stand_ins.get(step, []))}
+
+    def leave_out(self, peer: str, step: int) -> None:
+        """Take a peer's groups out of a batch. A stand-in takes the place of one that is gone, or emptied."""
+        pairs = self.stand_ins.pop(step, [])
+        stored = dict(zip(self.batches[step - 1], self.peers[step - 1], strict=True))
+        kept = {prompt: of for prompt, of in stored.items() if of != peer}
+        for stand_in, group in pairs:
+            kept.pop(stand_in.prompt, None)  # the stand-ins are the last of a batch, in the order of their groups
+            if stand_in.peer != peer and (group.prompt not in kept or is_emptied(group.prompt)):
+                kept[stand_in.prompt] = stand_in.peer
+        self.batches[step - 1], self.peers[step - 1] = tuple(kept), tuple(kept.values())
 
     def what_was_given_up_is_gone(self) -> None:
         """With its stand-ins: one of them may have killed the learner."""
-        if self.is_given_up(len(self.batches)):
+        step = len(self.batches)
+        if self.is_given_up(step):
             self.waiting = [group for group in self.waiting if group not in self.spare]
+            self.stand_ins[step] = self.pairs
 
     def restart(self, loses_a_checkpoint, deaths) -> None:
         self.database.close()

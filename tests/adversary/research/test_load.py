@@ -157,5 +157,6 @@ def test_a_link_that_is_not_read_holds_up_no_other_user_and_the_delay_counts_fro
 
 def test_publishers_have_loaded_the_tasks_before_the_first_message_is_due():
     says = "import sys; from sapo_adversary.research.load.publishers import Publishers"
-    says += "; Publishers('nowhere', 'starter', 'test'); sys.exit('reasoning_gym.factory' not in sys.modules)"
+    says += "; from sapo_node.verification.tasks.library import factory; Publishers('nowhere', 'starter', 'test')"
+    says += "; sys.exit(factory.cache_info().currsize == 0)"
     assert subprocess.run([sys.executable, "-c", says], env=ENVIRONMENT, check=False).returncode == 0
