@@ -21,11 +21,11 @@ pytestmark = [
 PARTED_SECONDS, LOOKS = 120.0, 12
 HEALED_WITHIN = 180.0
 
-SLOW_AND_SILENT = """
+SLOW_AND_WRONG = """
 import sys, time
 for line in sys.stdin:
     time.sleep(3)
-    print("[]", flush=True)
+    print('["no idea"]', flush=True)
 """
 
 
@@ -72,8 +72,8 @@ def wait_until(condition, seconds):
 
 
 def test_a_parted_swarm_heals_and_nothing_is_trained_twice(tmp_path):
-    swarm, program = write_swarm(tmp_path / "far.toml"), tmp_path / "silent.py"
-    program.write_text(SLOW_AND_SILENT)
+    swarm, program = write_swarm(tmp_path / "far.toml"), tmp_path / "wrong.py"
+    program.write_text(SLOW_AND_WRONG)
     with ExitStack() as stack:
         sky = stack.enter_context(air.Air(delay=0.1, loss=0.02))
         first, second, hidden = sky.place("first"), sky.place("second"), sky.place("hidden", hidden=True)
