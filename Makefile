@@ -13,7 +13,7 @@ FAULTS ?= 200
 # Tests start hundreds of processes. Without files of bytecode, each of them compiles all our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test attacks slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
+.PHONY: help install run test collect attacks slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
@@ -39,13 +39,11 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock scripts/system-packag
 	@PYTHON=$(PYTHON) scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	# pip compares each file with the hashes in the lock. The lock is complete, so pip need not look for dependencies.
+	# pip compares each file with the hashes in the lock. The lock is complete, so pip need not look for dependencies. It
+	# would compile each file of each package: Python compiles those that it imports.
 	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement requirements.lock
 	# Each platform has its own build of torch, so no hash holds. Without the pin, pip may fetch gigabytes of another build.
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch
-	# pip would compile one file after the other. What packages test is never imported, and some of it is for a newer
-	# Python. Of the hundreds of models of transformers, a few are imported: Python compiles these when it first does.
-	-PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing|transformers/models)/' $(VENV)/lib
 	# hatchling comes from the lock: pip need not fetch another one to build ourselves.
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load,gguf]' --group dev
 	touch $(STAMP)
@@ -62,9 +60,14 @@ lint: $(STAMP)
 
 # One thread to a process: more threads than cores make torch slower, by far. Files stay together for their fixtures, and
 # in their order: those that wait for real processes begin, and leave a third of two cores to one worker more.
-test: lint
+test: $(STAMP)
 	@PYTHON=$(PYTHON) scripts/system-packages browser
+	@$(MAKE) --no-print-directory --jobs 2 lint collect
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# Beside the lint, which takes one core: this compiles the tests and all that they import, once for all workers.
+collect: $(STAMP)
+	-@$(BIN)/python -m pytest --collect-only -q > /dev/null
 
 attacks: $(STAMP)
 	$(BIN)/sapo-adversary matrix quick --output build/attacks

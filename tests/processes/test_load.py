@@ -147,6 +147,7 @@ class Page:
         return {row["method"] for row in rows}
 
 
+@pytest.mark.slow
 def test_a_second_test_on_locusts_page_has_the_users_of_the_first(tmp_path):
     swarm = write_swarm(tmp_path / "again.toml")
     config = tmp_path / "node.toml"

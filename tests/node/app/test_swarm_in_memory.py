@@ -640,6 +640,7 @@ async def bridging(here, there, topic):
             await nursery.start(network.run)
 
 
+@pytest.mark.slow
 async def test_two_clones_of_one_node_do_not_get_their_operator_banned(fast, autojump_clock):
     """Both listen, and the one that waits longer hears the other and stops before it has published anything."""
     hubs = MemoryHub(seed=1), MemoryHub(seed=2)

@@ -251,6 +251,7 @@ def test_what_is_there_is_never_overwritten(tmp_path):
         exported(LearnerOptions(checkpoints=str(tmp_path)), tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, options, capsys):
     request = json.dumps(to_json(ExportRequest(options, str(tmp_path / "out"), FACTS)))
     command = [sys.executable, "-m", "sapo_node.learner.export", request]

@@ -100,6 +100,7 @@ async def test_an_error_of_the_caller_leaves_the_learner_alive(tmp_path, nursery
     assert learner.restarts == 0
 
 
+@pytest.mark.slow
 async def test_a_request_cut_by_a_kill_is_not_answered(tmp_path, nursery):
     learner = Learner(options(tmp_path))
     await nursery.start(learner.run)
@@ -219,6 +220,7 @@ def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
         process.end()
 
 
+@pytest.mark.slow
 def test_a_learner_whose_node_was_killed_while_it_worked_ends_without_a_word(tmp_path, capfd):
     process = Process(tmp_path)
     process.child.stdout.close()
