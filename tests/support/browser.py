@@ -12,7 +12,7 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE = 60.0
-_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 
 
 class Browser:
@@ -71,7 +71,7 @@ def browser(folder):
     if CHROMIUM is None:
         pytest.skip("needs Chromium, as `scripts/system-packages browser` installs it")
     (read, write), (answers, answering) = os.pipe(), os.pipe()
-    command = [CHROMIUM, *_FLAGS, f"--user-data-dir={folder}", "--remote-debugging-pipe"]
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}", "--remote-debugging-pipe"]
     places = f"3<&{read} 4>&{answering}"  # where Chromium looks for its pipes
     with os.fdopen(write, "wb") as to_browser, os.fdopen(answers, "rb") as from_browser:
         process = subprocess.Popen(

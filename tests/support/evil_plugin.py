@@ -85,3 +85,10 @@ def install(folder: Path, *, dataset: str = DATASET, module: str = __name__, pac
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[sapo_node.verification.tasks]\n{dataset} = {module}\n")
+
+
+def install_each(folder: Path, modules: Mapping[str, str], *, family: str) -> None:
+    """Install a package for each module, given by its name and its text, as the task `family.name`."""
+    for name, text in modules.items():
+        install(folder / name, dataset=f"{family}.{name}", module=f"{family}_{name}")
+        (folder / name / f"{family}_{name}.py").write_text(text)

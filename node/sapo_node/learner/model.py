@@ -144,9 +144,9 @@ def load(options: LearnerOptions) -> Policy:
         if folder != POLICY_DIR:
             require_weights(folder, dtype, device)
         model = prepared(pretrained(folder, dtype), options)
-        model.to(device)
-        _require_causal(model.eval(), device)
         # Dropout stays off, also in training: the policy gradient needs the probabilities of the policy that generated.
+        model.to(device).eval()
+        _require_causal(model, device)
         policy = _with_tokenizer(_policy(model, folder, options), folder)
         forbidden = policy.forbidden.to(device)
         return replace(policy, device=device, forbidden=forbidden, fingerprint=fingerprint(folder, options))

@@ -1,6 +1,5 @@
 """The page of a node: over real HTTP on loopback, and in a real browser where there is one."""
 
-import shutil
 import stat
 from dataclasses import replace
 from hashlib import sha256
@@ -11,6 +10,7 @@ import httpx
 import pytest
 import trio
 
+from browser import CHROMIUM, FLAGS
 from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard, parse_place
@@ -33,7 +33,6 @@ LOCAL = ("127.0.0.1", 0)
 MANIFEST = load_manifest("starter")
 REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING)
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture
@@ -377,7 +376,7 @@ def test_any_other_place_is_refused(text):
         parse_place(text)
 
 
-@pytest.mark.skipif(BROWSER is None, reason="needs Chromium, as `scripts/system-packages browser` installs it")
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as `scripts/system-packages browser` installs it")
 async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, database, tmp_path):
     fill(database)
     History(database).record(REPORT)
@@ -386,8 +385,7 @@ async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, data
     Journal(database)._write(
         place, "ab", Fate.TRAINED, step=3, facts={"completions": [masked], "tokens": 9, "weight": 1}
     )
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    command = [BROWSER, *flags, f"--user-data-dir={tmp_path}", "--virtual-time-budget=6000", "--dump-dom"]
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path}", "--virtual-time-budget=6000", "--dump-dom"]
     with trio.fail_after(100):
         done = await trio.run_process([*command, str(page.base_url)], capture_stdout=True, capture_stderr=True)
     shown = done.stdout.decode()

@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import trio
@@ -83,9 +82,7 @@ async def results_of(batches):
 def results(tmp_path_factory):
     """All these packages are installed side by side, and one sandbox gets each batch."""
     folder = tmp_path_factory.mktemp("packages")
-    for name, text in MODULES.items():
-        evil_plugin.install(folder / name, dataset=f"odd.{name}", module=f"odd_{name}")
-        Path(folder / name / f"odd_{name}.py").write_text(text)
+    evil_plugin.install_each(folder, MODULES, family="odd")
     with pytest.MonkeyPatch.context() as patch:
         for path in folder.iterdir():
             patch.syspath_prepend(path)

@@ -1,7 +1,6 @@
 """A package whose task is damaged or hostile ends in one clear error of ours, within seconds, and harms no other."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import trio
@@ -90,9 +89,7 @@ async def what_joining_says(datasets):
 def joining(tmp_path_factory):
     """All these packages are installed side by side, and one sandbox is asked."""
     folder = tmp_path_factory.mktemp("packages")
-    for name, text in MODULES.items():
-        evil_plugin.install(folder / name, dataset=f"evil.{name}", module=f"evil_{name}")
-        Path(folder / name / f"evil_{name}.py").write_text(text)
+    evil_plugin.install_each(folder, MODULES, family="evil")
     for name in ("one", "other"):
         evil_plugin.install(folder / name, dataset="evil.twice", module="evil_shouting", package=f"twice-{name}")
     # A task without a dot, named like one of ours: its import would end the sandbox, and with it all of these tests.
