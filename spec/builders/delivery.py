@@ -6,7 +6,7 @@ from cases import ACCEPT, Case
 from example import BODY
 from inventory import IDS, inventory_item
 from rounds import OTHER_BODY, OTHER_GROUP, ROUND, TWO_GROUPS, Round, sealed_in
-from wire import ARRAY, BOB, BYTES, EXAMPLE, NULL, Swarm, array, bstr, group, head, message, table, text
+from wire import ARRAY, BOB, BYTES, EXAMPLE, NULL, Swarm, array, bstr, flipped, group, head, message, table, text
 
 BOBS = Round(key=BOB)
 FIRST, SECOND = sorted((ROUND, BOBS), key=lambda each: each.envelope_id)
@@ -76,7 +76,7 @@ def _accepted() -> Iterator[Case]:
     yield _passes("without the body asked for", "PULL-6", ONE, _delivery(ROUND.message(b"")), ROUND)
     two = _request((TWO_GROUPS, 2))
     yield _passes("the second body alone", "PULL-6", two, _delivery(TWO_GROUPS.message(b"", OTHER_BODY)), TWO_GROUPS)
-    broken = whole.replace(ROUND.envelope, ROUND.envelope[:-1] + bytes([ROUND.envelope[-1] ^ 1]))
+    broken = whole.replace(ROUND.envelope, flipped(ROUND.envelope))
     note = "The signature is judged with the message, by step 7 of rollouts; the id does not depend on it."
     yield _passes("a broken signature", "PULL-6", ONE, _delivery(broken), ROUND, note=note)
     note = "The head of the array has two bytes."

@@ -19,6 +19,7 @@ from wire import (
     bstr,
     envelope,
     envelope_id,
+    flipped,
     head,
     sorted_table,
     table,
@@ -190,9 +191,9 @@ def _issuers_and_ids() -> Iterator[Case]:
 
 def _signatures() -> Iterator[Case]:
     first, second = sorted([ROUND, RECLAIMED], key=lambda each: each.envelope_id)
-    broken = _evidence(_broken(first.envelope), second.envelope)
+    broken = _evidence(flipped(first.envelope), second.envelope)
     yield _refused("a first with a broken signature", "SIG-4", "signature", broken)
-    broken = _evidence(first.envelope, _broken(second.envelope))
+    broken = _evidence(first.envelope, flipped(second.envelope))
     yield _refused("a second with a broken signature", "SIG-4", "signature", broken)
     note = "The order is that of the ids which the receiver computes, for its own swarm, kind and version."
     foreign = Swarm(genesis=EXAMPLE.genesis + 1).network_id
@@ -206,10 +207,6 @@ def _signatures() -> Iterator[Case]:
         yield _refused(f"both made for {name}", rule, "signature", both, note=note)
     mixed = _evidence(first.envelope, envelope(second.payload, network_id=foreign))
     yield _refused("a second made for another swarm", "ENV-7", "signature", mixed, note=note)
-
-
-def _broken(whole: bytes) -> bytes:
-    return whole[:-1] + bytes([whole[-1] ^ 1])
 
 
 def _headers() -> Iterator[Case]:
@@ -249,8 +246,8 @@ def _two_faults() -> Iterator[Case]:
     later = replace(ROUND, epoch=EPOCH + 1)
     untagged = array([bstr(ROUND.envelope[1:]), NULL])
     cut = _evidence(ROUND.envelope, bobs.envelope + b"\x00")
-    backwards = _evidence(_broken(second.envelope), _broken(first.envelope))
-    issuers = {ROUND.envelope_id: _broken(ROUND.envelope), bobs.envelope_id: bobs.envelope}
+    backwards = _evidence(flipped(second.envelope), flipped(first.envelope))
+    issuers = {ROUND.envelope_id: flipped(ROUND.envelope), bobs.envelope_id: bobs.envelope}
     epochs = {later.envelope_id: later.envelope, its_id: unknown}
     refusals = {
         "too long and no evidence": ("EVD-1", "size", bstr(bytes(4_094))),
@@ -261,12 +258,12 @@ def _two_faults() -> Iterator[Case]:
         "an unknown key before a broken signature": (
             "SIG-4",
             "signature",
-            _evidence(unknown, _broken(behind.envelope)),
+            _evidence(unknown, flipped(behind.envelope)),
         ),
         "an unknown key behind a broken signature": (
             "SIG-4",
             "signature",
-            _evidence(_broken(before.envelope), unknown),
+            _evidence(flipped(before.envelope), unknown),
         ),
         "two epochs and an unknown key": ("EXT-2", "header", _ordered(epochs)),
     }

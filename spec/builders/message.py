@@ -19,6 +19,7 @@ from wire import (
     bstr,
     completion,
     envelope,
+    flipped,
     group,
     head,
     message,
@@ -89,7 +90,7 @@ def _envelopes() -> Iterator[Case]:
 
 def _signatures() -> Iterator[Case]:
     whole = ROUND.envelope
-    broken = whole[:-1] + bytes([whole[-1] ^ 1])
+    broken = flipped(whole)
     yield refused("one bit of the signature changed", "SIG-4", "signature", message(broken, [BODY]))
     recounted = whole.replace(HEADER, Round(counter=COUNTER + 1).payload)
     yield refused("a counter changed after signing", "ENV-7", "signature", message(recounted, [BODY]))
@@ -189,7 +190,7 @@ def _invalid_bodies() -> Iterator[Case]:
     for name, bodies in swapped.items():
         yield refused(name, "BODY-1", "body", TWO_GROUPS.message(*bodies))
     single = {
-        "a bit of a body changed": BODY[:-1] + bytes([BODY[-1] ^ 1]),
+        "a bit of a body changed": flipped(BODY),
         "a body without its last byte": BODY[:-1],
         "a byte after a body": BODY + b"\x00",
         "the body of another group": OTHER_BODY,

@@ -6,10 +6,10 @@ from cases import Case
 from example import BODY, EPOCH, GROUP
 from message_cases import refused
 from rounds import NOW_MS, OTHER_BODY, ROUND, Round, begins, sealed_in
-from wire import EXAMPLE, array, bstr, message, table, text, uint
+from wire import EXAMPLE, array, bstr, flipped, message, table, text, uint
 
 CLOSED = begins(EPOCH + 2)
-BROKEN = ROUND.envelope[:-1] + bytes([ROUND.envelope[-1] ^ 1])
+BROKEN = flipped(ROUND.envelope)
 UNCOUNTED = Round(counter=100)
 """Its header breaks HDR-2."""
 
@@ -17,7 +17,7 @@ UNCOUNTED = Round(counter=100)
 def cases() -> Iterable[Case]:
     accepted = ROUND.message(BODY)
     too_long = sealed_in(2_001)
-    uncounted = UNCOUNTED.envelope[:-1] + bytes([UNCOUNTED.envelope[-1] ^ 1])
+    uncounted = flipped(UNCOUNTED.envelope)
     yield _refused("too long and no message", "MSG-1", "size", text("a" * EXAMPLE.max_message_bytes), grammar=False)
     untagged = array([bstr(ROUND.envelope[1:]), array([text("a")])])
     yield _refused("a body of text beside an envelope without its tag", "MSG-2", "frame", untagged, grammar=False)

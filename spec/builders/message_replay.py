@@ -7,7 +7,7 @@ from cases import Case
 from example import BODY, COUNTER, EPOCH, GROUP_FIELDS
 from message_cases import passes, refused
 from rounds import OTHER_BODY, OTHER_GROUP, ROUND, TWO_GROUPS, Round, signed_again
-from wire import BOB, TRUE, array, bstr, group, message, sorted_table, table, uint
+from wire import BOB, TRUE, array, bstr, flipped, group, message, sorted_table, table, uint
 
 AGAIN = signed_again(TWO_GROUPS.payload)
 """The envelope of the two groups with another valid signature."""
@@ -79,7 +79,7 @@ def _new_bodies() -> Iterator[Case]:
 
 def _invalid_new_bodies() -> Iterator[Case]:
     note = "The id was accepted before, but not this signature: what brings news is verified anew."
-    broken = AGAIN[:-1] + bytes([AGAIN[-1] ^ 1])
+    broken = flipped(AGAIN)
     unsigned = message(broken, [b"", OTHER_BODY])
     yield refused("a new body under a broken signature", "ENV-7", "signature", unsigned, earlier=[FIRST], note=note)
     invalid = TWO_GROUPS.message(b"", OTHER_BODY + b"\x00")

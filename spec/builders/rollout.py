@@ -18,6 +18,7 @@ from wire import (
     body,
     completion,
     envelope,
+    flipped,
     group,
     message,
     sha256,
@@ -271,7 +272,7 @@ def _earlier_steps() -> Iterator[Case]:
     data, whole = _rollout([SUM]), Round([SUM.group]).envelope
     bodies = [SUM.body]
     unknown = envelope(sorted_table(FIELDS | {"y": uint(0)}))
-    broken = whole[:-1] + bytes([whole[-1] ^ 1])
+    broken = flipped(whole)
     refusals = {
         "a message with a byte more": ("ENC-1", "frame", data + b"\x00"),
         "an envelope without its tag": ("ENV-2", "envelope", message(whole[1:], bodies)),

@@ -182,3 +182,8 @@ def header(groups: Iterable[bytes], *, epoch: int = 0, counter: int = 0, x: byte
 
 def message(envelope_bytes: bytes, bodies: Iterable[bytes]) -> bytes:
     return array([bstr(envelope_bytes), array(bstr(each) for each in bodies)])
+
+
+def flipped(data: bytes) -> bytes:
+    """The same with another last bit: a broken signature, where an envelope ends with one."""
+    return data[:-1] + bytes([data[-1] ^ 1])
