@@ -39,7 +39,8 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
     memory and open files. Two attackers at a time send false claims, forged messages, copies and garbage, each for a
     few minutes under a key of its own.
 
-    Writes soak.json. Exits with 1 where a node ended by itself, did not recover, or logged a line without explanation.
+    Writes soak.json. Exits with 1 where a node ended by itself or did not recover, where a node took back groups of
+    another node, or where a line of a log has no explanation.
     """
     writable_folder(output)
     with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="sapo-soak-") as name:
@@ -63,7 +64,8 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
         click.echo(json.dumps(found))
     else:
         _show(found)
-    if found["deaths"] or found["not_recovered"] or found["unexplained"]:
+    accused = any(found["taken_back_of_nodes"].values())
+    if found["deaths"] or found["not_recovered"] or accused or found["unexplained"]:
         click.get_current_context().exit(1)
 
 
@@ -83,6 +85,10 @@ def _show(found: dict[str, Any]) -> None:
     faults = ", ".join(f"{count} {fault}" for fault, count in found["faults"].items()) or "none"
     console.print(f"faults: {faults}; the slowest was back after {found['slowest_recovery_seconds']} s")
     console.print(f"attackers: {found['attackers']}, of whom {found['banned']} were banned by at least one node")
+    console.print(f"taken back: {found['taken_back_of_attackers']} groups of attackers")
+    for name, count in found["taken_back_of_nodes"].items():
+        if count:
+            console.print(f"taken back: {count} groups of {name}, which is honest", style="red")
     for what in ("deaths", "not_recovered"):
         for each in found[what]:
             console.print(f"{what}: {each}", style="red")

@@ -20,6 +20,7 @@ from sapo_adversary.research.soak.member import Member
 from sapo_adversary.research.soak.play import Soak
 from sapo_adversary.research.soak.report import EXPLAINED, slope, sorted_out
 from sapo_node.app.state import SCHEMA, state_folder
+from sapo_node.observability.journal import Fate
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import BAN_EPOCHS, Fact
 from sapo_node.trust.ledger import Ledger
@@ -54,6 +55,7 @@ def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
             "the learner process ended; next start in 0.5 s",
             "the sandbox process ended before it was ready",
             "stopping after this round; a second Ctrl-C stops at once",
+            "took back 12 groups of 2 peers since round 190: the local reward fell; replayed 11 rounds in 10.9 s",
             "made a new key in soak/node1/node.key (mode 0600); this node is 12D3KooWCnm9fRmXZ6u5exnM5VrSvnnvZ",
             "",
         ]
@@ -62,6 +64,7 @@ def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
         "peers come and go": 2,
         "a learner or sandbox was killed": 2,
         "asked to stop": 1,
+        "steps were taken back": 1,
         "a key was made": 1,
     }
     assert unexplained == {}
@@ -168,10 +171,26 @@ def test_each_peer_that_a_node_has_banned_counts_even_after_its_ban_has_ended(tm
         for number in range(120):
             for _ in range(4):
                 ledger.report(f"attacker {number}", Fact.FALSE_CLAIM)
-        member.note_bans()
+        member.look()
         ledger.at(BAN_EPOCHS)
-        member.note_bans()
+        member.look()
     assert len(member.banned) == 120
+
+
+def test_groups_that_a_node_took_back_are_counted_under_their_peer(tmp_path):
+    member = Member("a", tmp_path / "a", tmp_path / "soak.toml", stays=True)
+    folder = state_folder(member.folder, load_manifest("starter"), "peer")
+    folder.path.mkdir(parents=True)
+    insert = (
+        "INSERT INTO journal (peer, epoch, counter, k, envelope_id, fate, why, at, facts) "
+        "VALUES (?, 1, 1, ?, '', ?, ?, 0, '')"
+    )
+    with closing(Database(folder.database, SCHEMA)) as database:
+        database.execute(insert, "attacker", 0, Fate.LEFT_OUT, "taken back: the local reward fell")
+        database.execute(insert, "attacker", 1, Fate.LEFT_OUT, "flat")
+        database.execute(insert, "node b", 0, Fate.TRAINED, "")
+    member.look()
+    assert member.taken_back == {("attacker", 1, 1, 0)}
 
 
 @pytest.mark.slow

@@ -15,7 +15,9 @@ import psutil
 import trio
 
 from sapo_node.app.state import StateFolder, reading
+from sapo_node.groups.types import GroupKey
 from sapo_node.storage.database import StateError
+from sapo_node.training.take_back import TAKEN_BACK
 from sapo_node.trust.accounts import account_from
 from sapo_node.trust.constants import PeerState
 
@@ -41,6 +43,8 @@ class Member:
     counts: dict[str, int] = field(default_factory=dict)
     banned: set[str] = field(default_factory=set)
     """The peers that it has banned. Bans end, and its lines name only the first hundred peers."""
+    taken_back: set[GroupKey] = field(default_factory=set)
+    """The external groups that it trained on and took back. Its lines do not name them."""
     notices: list[str] = field(default_factory=list)
     stopped: bool = False
     """Whether its last life ended in order."""
@@ -100,6 +104,11 @@ class Member:
         self.news = trio.Event()
 
     @property
+    def peer(self) -> str:
+        """Its peer id; empty before its first start."""
+        return self.address.rpartition("/p2p/")[2]
+
+    @property
     def running(self) -> bool:
         """Whether its process runs."""
         return self.process is not None and self.process.poll() is None
@@ -134,12 +143,14 @@ class Member:
                 )
         return found
 
-    def note_bans(self) -> None:
-        """Take note of the peers that its ledger bans now."""
+    def look(self) -> None:
+        """Take note of the peers that its ledger bans now, and of the groups that its journal says it took back."""
         for file in self.folder.glob("*/*/node.sqlite"):
             with suppress(StateError), reading(StateFolder(file.parent)) as database:
                 accounts = map(account_from, database.rows("SELECT * FROM ledger"))
                 self.banned.update(each.peer for each in accounts if each.state is PeerState.BANNED)
+                taken_back = "SELECT peer, epoch, counter, k FROM journal WHERE why LIKE ? || '%'"
+                self.taken_back.update(database.rows(taken_back, TAKEN_BACK))
 
     def _disk(self) -> int:
         total = 0

@@ -176,7 +176,7 @@ class Soak:
                 for member in self.members:
                     for sample in await trio.to_thread.run_sync(member.sample):
                         file.write(json.dumps(sample) + "\n")
-                    await trio.to_thread.run_sync(member.note_bans)
+                    await trio.to_thread.run_sync(member.look)
                 file.flush()
                 await trio.sleep(SAMPLE_SECONDS)
 

@@ -42,6 +42,7 @@ EXPLAINED = {
         "cannot reach bootstrap {} ({}); still trying",
         "bootstrap {} is reachable again",
     ),
+    "steps were taken back": ("{} back {} since round {}: {}{}",),
     "a key was made": ("made a new key in {} (mode 0600); this node is {}",),
     "asked to stop": ("stopping{}; a second Ctrl-C stops at once",),
 }
@@ -65,7 +66,9 @@ def report(soak: Soak, folder: Path) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for member in soak.members:
         counts.update(member.counts)
-        member.note_bans()
+        member.look()
+    taken_back = Counter(peer for member in soak.members for peer, *_ in member.taken_back)
+    of_nodes = {member.name: taken_back[member.peer] for member in soak.members}
     return {
         "hours": round((samples[-1]["at"] - samples[0]["at"]) / 3600, 3),
         "nodes": len(soak.members),
@@ -78,6 +81,8 @@ def report(soak: Soak, folder: Path) -> dict[str, Any]:
         "attackers": soak.record.attackers,
         "banned": len(set().union(*(member.banned for member in soak.members))),
         "counts": dict(counts),
+        "taken_back_of_nodes": of_nodes,
+        "taken_back_of_attackers": taken_back.total() - sum(of_nodes.values()),
         "growth": _growth(samples, staying),
         "disk_mebibytes": {
             member.name: round(max(each["disk"] for each in samples if each["node"] == member.name) / MEBIBYTE, 1)
