@@ -96,7 +96,7 @@ bench: $(STAMP)
 	$(BIN)/python -m pytest -m bench -s --timeout 1800 tests/benchmarks
 
 bench-learner: $(STAMP)
-	$(BIN)/python tests/benchmarks/bench_learner.py $(or $(MODEL),seed) $(or $(DEVICE),cpu)
+	$(BIN)/python tests/benchmarks/bench_learner.py $(or $(MODEL),seed) $(or $(DEVICE),cpu) "$(GROUPS)" "$(TOKENS)" "$(ROUNDS)"
 
 fuzz: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group fuzz

@@ -1,7 +1,8 @@
 """`make bench-learner`: full rounds of this learner beside TRL's GRPOTrainer, in turn, each in a process of its own.
 
 `make bench-learner MODEL=smollm2` compares them on SmolLM2 instead of the seed policy, after `sapo-node fetch smollm2`,
-and `make bench-learner MODEL=smollm2 DEVICE=cuda` on a GPU.
+and `make bench-learner MODEL=smollm2 DEVICE=cuda` on a GPU. GROUPS=64 and TOKENS=512 give rounds another size, and
+ROUNDS=2 another number of them.
 
 On a CPU they are compared by CPU-seconds of one thread, which other work on the machine disturbs less than the clock on
 the wall.
@@ -13,6 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,6 +24,7 @@ import torch
 WORKER = Path(worker.__file__)
 RESULTS = Path("results")
 WARM_UP = 1
+GROUPS = 8
 ROUNDS = {("seed", "cpu"): 5, ("smollm2", "cpu"): 2, ("seed", "cuda"): 5, ("smollm2", "cuda"): 5}
 REWARDS = {"seed": ("task", "one-in-each-group"), "smollm2": ("one-in-each-group",)}
 """By the tasks' own scorers, under which most groups are flat, and with one winner in every group, so that none is."""
@@ -33,8 +36,8 @@ PHASES = ("generate", "score", "forward_backward", "optimizer", "other")
 class Worker:
     """A learner's process, which takes a round when told to."""
 
-    def __init__(self, learner, model, rewards, device, scratch):
-        command = [sys.executable, str(WORKER), learner, model, rewards, str(WARM_UP + ROUNDS[model, device]), device]
+    def __init__(self, learner, setting, scratch):
+        command = [sys.executable, str(WORKER), learner, json.dumps(asdict(setting))]
         environment = os.environ | {"PYTHONWARNINGS": "ignore"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=scratch, env=environment
@@ -59,18 +62,18 @@ class Worker:
         return last
 
 
-def measure(model, rewards, device, scratch):
+def measure(setting, scratch):
     """Return each learner's figures over the same questions, its rounds alternating with the other's."""
-    workers = {learner: Worker(learner, model, rewards, device, scratch) for learner in LEARNERS}
+    workers = {learner: Worker(learner, setting, scratch) for learner in LEARNERS}
     loaded = {learner: worker.told()["peak_mib"] for learner, worker in workers.items()}
     rounds = {learner: [] for learner in LEARNERS}
-    for number in range(WARM_UP + ROUNDS[model, device]):
+    for number in range(setting.rounds):
         for learner in LEARNERS if number % 2 else reversed(LEARNERS):
             rounds[learner].append(workers[learner].round())
     peak = {learner: worker.end()["peak_mib"] for learner, worker in workers.items()}
     return [
         {
-            "rewards": rewards,
+            "rewards": setting.rewards,
             "learner": learner,
             **summary(rounds[learner][WARM_UP:]),
             "loaded_mib": round(loaded[learner]),
@@ -97,9 +100,10 @@ def summary(rounds):
     }
 
 
-def show(model, device, results):
-    size = f"{worker.GROUPS} x {worker.COMPLETIONS} completions"
-    print(f"\n{model}, {size} on {device}: {CLOCKS[device]}, mean of {ROUNDS[model, device]} rounds\n")
+def show(setting, results):
+    size = f"{setting.groups} x {worker.COMPLETIONS} completions of {setting.options.max_tokens} tokens"
+    clock, rounds = CLOCKS[setting.device], setting.rounds - WARM_UP
+    print(f"\n{setting.model}, {size} at most, on {setting.device}: {clock}, mean of {rounds} rounds\n")
     heads = ("rewards", "learner", "round", *PHASES, "tokens", "tokens/s", "peak MiB")
     rows = [
         (
@@ -123,14 +127,16 @@ def show(model, device, results):
         print(f"{ours['rewards']}: {ratio:.2f}x TRL's tokens per second in {memory:.2f}x its peak memory")
 
 
-def main(model="seed", device="cpu"):
-    options = worker.options_of(model, device)
+def main(model, device, groups, tokens, rounds):
+    counted = int(rounds or ROUNDS[model, device])
+    shape = (counted + WARM_UP, device, int(groups or GROUPS), int(tokens) if tokens else None)
+    settings = [worker.Setting(model, rewards, *shape) for rewards in REWARDS[model]]
     with tempfile.TemporaryDirectory() as scratch:
-        results = [figures for rewards in REWARDS[model] for figures in measure(model, rewards, device, scratch)]
-    settings = worker.trl_settings(
-        WARM_UP + ROUNDS[model, device], options.max_tokens, worker.trl_rows(model, device), device
-    ).to_dict()
-    named = [f"MODEL={model}"] * (model != "seed") + [f"DEVICE={device}"] * (device != "cpu")
+        results = [figures for setting in settings for figures in measure(setting, scratch)]
+    setting = settings[0]
+    trl = worker.trl_settings(setting).to_dict()
+    given = {"MODEL": model, "DEVICE": device, "GROUPS": groups, "TOKENS": tokens, "ROUNDS": rounds}
+    named = [f"{name}={value}" for name, value in given.items() if value not in ("", "seed", "cpu")]
     kept = ("loss_type", "beta", "epsilon", "epsilon_high", "temperature", "scale_rewards", "num_iterations", "optim")
     kept += ("gradient_checkpointing", "bf16", "per_device_train_batch_size", "gradient_accumulation_steps")
     report = {
@@ -138,17 +144,17 @@ def main(model="seed", device="cpu"):
         "versions": {name: version(name) for name in ("torch", "transformers", "trl", "accelerate")},
         "python": platform.python_version(),
         "config": {
-            "groups": worker.GROUPS,
+            "groups": setting.groups,
             "completions": worker.COMPLETIONS,
-            "max_tokens": options.max_tokens,
+            "max_tokens": setting.options.max_tokens,
             "threads": 1,
-            "rounds": ROUNDS[model, device],
+            "rounds": counted,
             "warm_up": WARM_UP,
             "model": model,
-            "dtype": options.dtype,
+            "dtype": setting.options.dtype,
             "device": device if device == "cpu" else torch.cuda.get_device_name(),
             "clock": CLOCKS[device],
-            "trl": {name: settings[name] for name in kept},
+            "trl": {name: trl[name] for name in kept},
         },
         "results": results,
     }
@@ -156,7 +162,7 @@ def main(model="seed", device="cpu"):
     result = RESULTS / f"bench_learner{''.join(endings)}.json"
     result.parent.mkdir(exist_ok=True)
     result.write_text(json.dumps(report, indent=1) + "\n")
-    show(model, device, results)
+    show(setting, results)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from sapo_node.verification.examples import example_requests, examples_from
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 
-GROUPS, COMPLETIONS = 8, 8
+COMPLETIONS = 8
 MODELS = {
     "seed": ("starter", LearnerOptions(checkpoints="", learning_rate=0.0)),
     "smollm2": (
@@ -48,6 +48,8 @@ EXAMPLES = {"seed": 0, "smollm2": 3}
 TRL_ROWS = {"seed": 64, "smollm2": 16}
 """Completions in one of TRL's micro-batches on a CPU: with all 64 completions of SmolLM2 at once it needs over 16 GB.
 Ours cuts micro-batches by itself."""
+MOST_ROWS = 64
+"""The same on a GPU."""
 MARK = "@"
 """Begins the lines that are meant for the bench; libraries print others."""
 
@@ -58,20 +60,35 @@ class Item:
     task: object
 
 
-def options_of(model, device):
-    """Return what a node chooses for the model on that device."""
-    return replace(MODELS[model][1], device=device)
+@dataclass(frozen=True)
+class Setting:
+    """What both learners do in each round."""
+
+    model: str
+    rewards: str
+    rounds: int
+    device: str
+    groups: int
+    tokens: int | None
+    """Most tokens of a completion; None takes what a node chooses for the model."""
+
+    @property
+    def options(self):
+        """What a node chooses for the model on that device."""
+        chosen = MODELS[self.model][1]
+        return replace(chosen, device=self.device, max_tokens=self.tokens or chosen.max_tokens)
+
+    @property
+    def trl_rows(self):
+        """How many completions one of TRL's micro-batches has."""
+        most = TRL_ROWS[self.model] if self.device == "cpu" else MOST_ROWS
+        return min(most, self.groups * COMPLETIONS)
 
 
-def trl_rows(model, device):
-    """Return how many completions one of TRL's micro-batches has."""
-    return TRL_ROWS[model] if device == "cpu" else GROUPS * COMPLETIONS
-
-
-def items_of(model, number):
+def items_of(model, groups, number):
     """Return a round's items, the same for every learner."""
     rng = random.Random(number)
-    specs = rng.choices(load_manifest(MODELS[model][0]).tasks, k=GROUPS)
+    specs = rng.choices(load_manifest(MODELS[model][0]).tasks, k=groups)
     return [Item(spec.dataset, build_task(spec.dataset, spec.config, rng.randrange(2**31))) for spec in specs]
 
 
@@ -130,9 +147,9 @@ def peak_mib(device):
     return torch.cuda.max_memory_allocated() / 2**20
 
 
-def run_ours(model, rewards, rounds, device):
-    options, examples = options_of(model, device), examples_of(model)
-    trainer, watch = Trainer(load(options), options), Stopwatch(device)
+def run_ours(setting):
+    options, examples = setting.options, examples_of(setting.model)
+    trainer, watch = Trainer(load(options), options), Stopwatch(setting.device)
     step = trainer.optimizer.step
 
     def timed_step():
@@ -140,17 +157,20 @@ def run_ours(model, rewards, rounds, device):
             step()
 
     trainer.optimizer.step = timed_step
-    tell({"peak_mib": peak_mib(device)})
-    for number in range(rounds):
+    tell({"peak_mib": peak_mib(setting.device)})
+    for number in range(setting.rounds):
         sys.stdin.readline()
-        items = items_of(model, number)
+        items = items_of(setting.model, setting.groups, number)
         prompts = tuple(examples.prompt(item.dataset, item.task.prompt) for item in items)
         watch.begin()
         with watch.phase("generate"):
             request = GenerateRequest(prompts, COMPLETIONS, options.max_tokens, number)
             groups = generate(trainer.policy, request, options.max_completion_bytes)
         with watch.phase("score"):
-            scored = [rewards_of(i, [c.text for c in group], rewards) for i, group in zip(items, groups, strict=True)]
+            scored = [
+                rewards_of(item, [each.text for each in group], setting.rewards)
+                for item, group in zip(items, groups, strict=True)
+            ]
         with watch.phase("forward_backward"):
             batch = tuple(
                 TrainGroup("local", prompt.text, 1.0, advantages(values), group, examples=prompt.examples)
@@ -160,18 +180,18 @@ def run_ours(model, rewards, rounds, device):
         watch.phases["forward_backward"] -= watch.phases["optimizer"]
         lengths = [len(c.tokens) + (c.finish == "stop") for group in groups for c in group]
         watch.report(lengths, sum(len(set(values)) == 1 for values in scored))
-    tell({"peak_mib": peak_mib(device)})
+    tell({"peak_mib": peak_mib(setting.device)})
 
 
-def run_trl(model, rewards, rounds, device):
+def run_trl(setting):
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOTrainer
 
-    options, examples = options_of(model, device), examples_of(model)
+    options, examples = setting.options, examples_of(setting.model)
     policy = load(options)
-    watch = Stopwatch(device)
-    items = [item for number in range(rounds) for item in items_of(model, number)]
+    watch = Stopwatch(setting.device)
+    items = [item for number in range(setting.rounds) for item in items_of(setting.model, setting.groups, number)]
     tokens = [policy.prompt_tokens(examples.prompt(item.dataset, item.task.prompt)) for item in items]
     prompts = [policy.tokenizer.decode(each) for each in tokens]
     assert [policy.tokenizer(prompt)["input_ids"] for prompt in prompts] == tokens
@@ -179,7 +199,7 @@ def run_trl(model, rewards, rounds, device):
 
     def reward(completions, place, completion_ids, **_):
         groups = range(0, len(completions), COMPLETIONS)
-        scored = [rewards_of(items[place[i]], completions[i : i + COMPLETIONS], rewards) for i in groups]
+        scored = [rewards_of(items[place[i]], completions[i : i + COMPLETIONS], setting.rewards) for i in groups]
         seen["lengths"] = [len(ids) for ids in completion_ids]
         seen["flat"] = sum(len(set(values)) == 1 for values in scored)
         return [value for values in scored for value in values]
@@ -206,14 +226,13 @@ def run_trl(model, rewards, rounds, device):
             watch.report(**seen)
 
     dataset = Dataset.from_list([{"prompt": prompt, "place": place} for place, prompt in enumerate(prompts)])
-    settings = trl_settings(rounds, options.max_tokens, trl_rows(model, device), device)
-    trainer = Timed(policy.model, reward, settings, dataset, processing_class=policy.tokenizer)
+    trainer = Timed(policy.model, reward, trl_settings(setting), dataset, processing_class=policy.tokenizer)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Rounds())
     time_backward_and_optimizer(trainer, watch)
-    tell({"peak_mib": peak_mib(device)})
+    tell({"peak_mib": peak_mib(setting.device)})
     trainer.train()
-    tell({"peak_mib": peak_mib(device)})
+    tell({"peak_mib": peak_mib(setting.device)})
 
 
 def time_backward_and_optimizer(trainer, watch):
@@ -237,13 +256,13 @@ def time_backward_and_optimizer(trainer, watch):
     trainer.accelerator.backward, trainer.create_optimizer = timed_backward, create_timed
 
 
-def trl_settings(rounds, max_tokens, rows, device):
+def trl_settings(setting):
     """Return what a user of TRL would set for speed; recomputation and everything that writes is off."""
     from trl import GRPOConfig
 
     return GRPOConfig(
         output_dir="unused",
-        use_cpu=device == "cpu",
+        use_cpu=setting.device == "cpu",
         bf16=False,
         gradient_checkpointing=False,
         save_strategy="no",
@@ -263,10 +282,10 @@ def trl_settings(rounds, max_tokens, rows, device):
         scale_rewards="group",
         num_iterations=1,
         num_generations=COMPLETIONS,
-        per_device_train_batch_size=rows,
-        gradient_accumulation_steps=GROUPS * COMPLETIONS // rows,
-        max_completion_length=max_tokens,
-        max_steps=rounds,
+        per_device_train_batch_size=setting.trl_rows,
+        gradient_accumulation_steps=setting.groups * COMPLETIONS // setting.trl_rows,
+        max_completion_length=setting.options.max_tokens,
+        max_steps=setting.rounds,
         shuffle_dataset=False,
     )
 
@@ -274,4 +293,4 @@ def trl_settings(rounds, max_tokens, rows, device):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    {"ours": run_ours, "trl": run_trl}[sys.argv[1]](*sys.argv[2:4], int(sys.argv[4]), sys.argv[5])
+    {"ours": run_ours, "trl": run_trl}[sys.argv[1]](Setting(**json.loads(sys.argv[2])))

@@ -1,13 +1,23 @@
-"""The options for where runs are played: `--engine` and `--jobs`."""
+"""The options for where runs are played: `--engine`, `--jobs` and `--device`."""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from sapo_adversary.simulator.engine import Engine, ThisMachine
+from sapo_adversary.simulator.simulation import Device
 from sapo_protocol import LocalError
+
+on_device = click.option(
+    "--device",
+    type=click.Choice(get_args(Device)),
+    default="cpu",
+    show_default=True,
+    help="Where real language models learn. Results of a GPU do not repeat byte for byte.",
+)
+"""Adds --device."""
 
 
 def with_engine(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from sapo_adversary.cli.engines import with_engine
+from sapo_adversary.cli.engines import on_device, with_engine
 from sapo_adversary.cli.policies import prepare_for
 from sapo_adversary.cli.results import folder, with_records
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
@@ -19,6 +19,7 @@ from sapo_adversary.files.records import read_results, results_in, to_json, writ
 from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
+from sapo_adversary.simulator.simulation import Device
 from sapo_node.cli.commands.options import as_json, stderr
 from sapo_node.cli.terminal import Terminal, say
 
@@ -36,6 +37,7 @@ _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 @with_engine
 @click.option("--seeds", type=click.IntRange(1), help="Play only the first SEEDS seeds.")
 @click.option("--arm", "only", multiple=True, help="Play only this arm; may be repeated.")
+@on_device
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table in Markdown.")
 @as_json
 def experiment(
@@ -49,6 +51,7 @@ def experiment(
     engine: Engine,
     seeds: int | None,
     only: tuple[str, ...],
+    device: Device,
     as_markdown: bool,
     json_output: bool,
 ) -> None:
@@ -74,7 +77,7 @@ def experiment(
     if action == "plot":
         summary, pictures = _drawn_again(name, path)
     else:
-        what = what.part(only, seeds)
+        what = what.part(only, seeds).on(device)
         writable_folder(output)
         writable_folder(records)
         summary = _run(what, records, policies or DEFAULT_FOLDER, engine)

@@ -4,12 +4,12 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import click
 from rich.table import Table
 
 from sapo_adversary.ablations.defences import DEFENCES
+from sapo_adversary.cli.engines import on_device
 from sapo_adversary.cli.played import (
     MOST_SEEDS,
     exit_by_verdicts,
@@ -79,13 +79,7 @@ def list_(*, json_output: bool) -> None:
     "the messages of each key, and send another number of them. Default: one for each attacker.",
 )
 @click.option("--strangers", is_flag=True, help="No peer is trusted at the start, attacker or not.")
-@click.option(
-    "--device",
-    type=click.Choice(get_args(Device)),
-    default="cpu",
-    show_default=True,
-    help="Where real language models learn. Results of a GPU do not repeat byte for byte.",
-)
+@on_device
 @click.option(
     "--without",
     type=click.Choice(sorted(DEFENCES)),

@@ -12,7 +12,7 @@ from typing import Any
 
 from sapo_adversary.files.packaged import load_named, names_in
 from sapo_adversary.files.typed import made
-from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
+from sapo_adversary.simulator.simulation import Device, NodeSpec, Simulation, simulation_from
 from sapo_protocol import LocalError
 
 _EXPERIMENTS = "sapo_adversary.data.experiments"
@@ -55,6 +55,8 @@ class Experiment:
     arms: Mapping[str, Simulation] = field(repr=False)
     points: Mapping[str, str] = field(repr=False)
     """The point of the grid that an arm stands for, as the end of its label; empty where there is no grid."""
+    device: Device = "cpu"
+    """Where the models of all nodes are."""
 
     def part(self, arms: Collection[str], seeds: int | None) -> "Experiment":
         """The experiment with only the named arms (all where none is named) and its first `seeds` seeds. Raises
@@ -65,6 +67,14 @@ class Experiment:
         chosen = {name: arm for name, arm in self.arms.items() if not arms or name in arms}
         return replace(self, arms=chosen, seeds=self.seeds[:seeds])
 
+    def on(self, device: Device) -> "Experiment":
+        """The experiment with the models of all nodes on `device`."""
+        arms = {
+            name: replace(arm, nodes=tuple(replace(spec, device=device) for spec in arm.nodes))
+            for name, arm in self.arms.items()
+        }
+        return replace(self, arms=arms, device=device)
+
     @property
     def command(self) -> str:
         """The command that plays it, or the part of it that is left."""
@@ -73,6 +83,8 @@ class Experiment:
             words += [word for arm in self.arms for word in ("--arm", arm)]
         if len(self.seeds) < len(self.table["seeds"]):
             words += ["--seeds", str(len(self.seeds))]
+        if self.device != "cpu":
+            words += ["--device", self.device]
         return shlex.join(words)
 
     def compared_with(self, arm: str) -> str | None:
