@@ -273,3 +273,17 @@ def test_the_command_of_a_part_names_what_it_plays():
     part = whole.part(["4/4, all filters", "4/4, without length"], 2)
     arms = "--arm '4/4, all filters' --arm '4/4, without length'"
     assert part.command == f"sapo-adversary experiment filters-one-out {arms} --seeds 2"
+
+
+def test_the_command_of_an_experiment_on_a_gpu_names_the_device():
+    played = load_experiment("smollm2-swarm").part((), 1).on("cuda")
+    assert played.command == "sapo-adversary experiment smollm2-swarm --seeds 1 --device cuda"
+
+
+def test_runs_on_a_gpu_have_records_of_their_own():
+    experiment = load_experiment("smollm2")
+    here, there = (
+        {each.digest() for each in on.all_simulations()} for on in (experiment.on("cpu"), experiment.on("cuda"))
+    )
+    assert here.isdisjoint(there)
+    assert here == {each.digest() for each in experiment.all_simulations()}
