@@ -40,11 +40,14 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock scripts/system-packag
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	# pip compares each file with the hashes in the lock. The lock is complete, so pip need not look for dependencies. It
-	# would compile each file of each package: Python compiles those that it imports.
-	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement requirements.lock
-	# Each platform has its own build of torch, so no hash holds. Without the pin, pip may fetch gigabytes of another build.
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch
-	# hatchling comes from the lock: pip need not fetch another one to build ourselves.
+	# would compile each file of each package: Python compiles those that it imports. torch, which takes a third of the
+	# time, is installed beside them. Each platform has its own build of it, so no hash holds. Without the pin, pip may
+	# fetch gigabytes of another build.
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --constraint constraints.txt torch & torch=$$!; \
+		$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement requirements.lock; \
+		locked=$$?; wait $$torch && exit $$locked
+	# This also brings what the build of torch needs. hatchling comes from the lock: pip need not fetch another one to
+	# build ourselves.
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load,gguf]' --group dev
 	touch $(STAMP)
 

@@ -12,7 +12,7 @@ OURSELVES = re.compile(r"""['"](?:/source|\.)?\[[^]]*\]['"]""")
 def installs(file):
     """The commands that run pip in a file, each on one line."""
     text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")
-    commands = [part for line in text.splitlines() for part in line.split("&&")]
+    commands = [part for line in text.splitlines() for part in re.split(r"&&?|;", line)]
     return [" ".join(part.split()) for part in commands if "pip install" in part and "uv pip" not in part]
 
 

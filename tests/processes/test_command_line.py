@@ -200,6 +200,7 @@ def test_others_can_write_nothing_that_a_command_makes_whatever_the_umask(tmp_pa
     assert [each for each in (key.parent, key) if stat.S_IMODE(each.stat().st_mode) & 0o022] == []
 
 
+@pytest.mark.slow
 def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path):
     swarm, folder = write_swarm(tmp_path / "here.toml"), tmp_path / "a"
     (tmp_path / "model").mkdir()

@@ -75,6 +75,7 @@ def test_its_rollouts_that_wait_are_drawn_as_those_of_strangers(folder):
         assert len(pending_queue) == 0
 
 
+@pytest.mark.slow
 def test_a_node_replays_its_batches_and_goes_on(where, folder):
     with RunningProcess(folder, *where, "--external", 0, "--rounds", 1) as node:
         node.until_event("stopped")

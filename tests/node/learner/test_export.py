@@ -185,6 +185,7 @@ def test_where_no_weights_were_the_best_the_export_says_so(tmp_path, options):
         exported(options, tmp_path / "out", best=True)
 
 
+@pytest.mark.slow
 def test_the_lines_of_the_readme_get_an_answer(tmp_path):
     _, options = learnt(tmp_path / "checkpoints", learning_rate=1e-5)
     exported(options, tmp_path / "learnt")

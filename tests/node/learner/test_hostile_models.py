@@ -313,7 +313,11 @@ FETCHED = "a foreign kernel was fetched"
 
 
 @pytest.mark.parametrize(
-    ("program", "said"), [(TRY, ["the node has tried"]), (DIRECT, [FETCHED] * 3)], ids=["the node", "transformers"]
+    ("program", "said"),
+    [
+        pytest.param(TRY, ["the node has tried"], id="the node"),
+        pytest.param(DIRECT, [FETCHED] * 3, id="transformers", marks=pytest.mark.slow),
+    ],
 )
 def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path, program, said):
     """Not with the check of the settings, and not without it. transformers itself shows that the stub notices."""
