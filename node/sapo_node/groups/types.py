@@ -35,6 +35,11 @@ class VerifiedGroup:
         return self.peer, self.epoch, self.counter, self.k
 
     @property
+    def size(self) -> int:
+        """UTF-8 bytes of its prompt and its completions."""
+        return len(self.prompt.encode()) + sum(self.lengths)
+
+    @property
     def rollout(self) -> tuple[str, int, int]:
         """The rollout that it came in: peer, epoch and counter."""
         return self.peer, self.epoch, self.counter

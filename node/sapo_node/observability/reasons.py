@@ -11,6 +11,7 @@ from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT
 from sapo_node.training.take_back import TAKEN_BACK
+from sapo_node.trust.constants import DRAWN_BYTES
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
 
@@ -99,6 +100,11 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         NotDrawn.STRANGERS: Reason(
             "Strangers had their share of that round already.",
             "Rounds without an alarm: each raises the share of strangers. Or trust the peer: `sapo-node trust PEER`.",
+        ),
+        NotDrawn.TOO_LARGE: Reason(
+            f"The groups of a round and their stand-ins have at most {DRAWN_BYTES // 2**20} MiB of text together, and "
+            "others had taken too much of it.",
+            _WAIT,
         ),
         NotDrawn.BANNED: Reason(
             "Its peer was banned while the group waited.",

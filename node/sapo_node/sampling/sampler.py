@@ -8,6 +8,8 @@ every group informative:
 - one group: at most LOSS_WEIGHT_LIMIT times the median of the groups on offer, else its weight is scaled down;
 - all strangers together: their share of J (`exposure`), though never less than one group.
 
+All drawn groups and their stand-ins have at most DRAWN_BYTES of text.
+
 Places that stay empty stay empty: in a swarm of malicious peers a node learns as it would alone.
 
 Two filters need the policy's probabilities, so the learner applies them after the draw. A drawn group of which they
@@ -65,6 +67,7 @@ class NotDrawn(StrEnum):
 
     ENOUGH = "enough others were drawn"
     STRANGERS = "strangers had their share of this round"
+    TOO_LARGE = "larger than what was left of this round's text"
     BANNED = "its peer is banned"
     TOO_OLD = "too old to be trained on"
     NONE_WANTED = "this round wanted none"
@@ -146,6 +149,7 @@ class Sampler:
         if not fresh or count == 0:
             return Draw([], [], [*passed, *((each.group, NotDrawn.NONE_WANTED) for each in fresh)])
         room = whole = max(1.0, strangers * count) if strangers < 1 else inf
+        space = constants.DRAWN_BYTES
         drawn: list[WeightedGroup] = []
         places: list[tuple[_Candidate, float]] = []
         waiting: list[tuple[_Candidate, NotDrawn]] = []
@@ -157,20 +161,29 @@ class Sampler:
                 waiting.append((each, NotDrawn.ENOUGH))
             elif not share:
                 waiting.append((each, NotDrawn.STRANGERS))
+            elif each.group.size > space:
+                waiting.append((each, NotDrawn.TOO_LARGE))
             else:
                 drawn.append(each.weighted(share, epoch))
                 places.append((each, min(room, each.room(share))))
                 room -= each.room(share) if each.is_stranger else 0.0
-        stand_ins = [found for place in places if (found := self._stand_in(*place, waiting, epoch))]
+                space -= each.group.size
+        stand_ins: list[WeightedGroup] = []
+        for place in places:
+            if found := self._stand_in(*place, waiting, epoch, space=space):
+                stand_ins.append(found)
+                space -= found.group.size
         return Draw(drawn, stand_ins, [*passed, *((each.group, why) for each, why in waiting)])
 
     def _stand_in(
-        self, drawn: _Candidate, room: float, waiting: list[tuple[_Candidate, NotDrawn]], epoch: int
+        self, drawn: _Candidate, room: float, waiting: list[tuple[_Candidate, NotDrawn]], epoch: int, *, space: int
     ) -> WeightedGroup | None:
-        """Take a stand-in for a drawn group out of those that wait. It takes no more of the strangers' room."""
+        """Take a stand-in for a drawn group out of those that wait. It takes no more of the strangers' room, and has at
+        most `space` bytes.
+        """
         for number, (each, _) in enumerate(waiting):
             share = each.share(self._defences.mass_limit, room=room, whole=room)
-            if each.is_stranger == drawn.is_stranger and share:
+            if each.is_stranger == drawn.is_stranger and share and each.group.size <= space:
                 del waiting[number]
                 return replace(each.weighted(share, epoch), stands_in=drawn.group)
         return None

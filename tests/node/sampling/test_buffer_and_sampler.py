@@ -14,7 +14,7 @@ from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.buffer import MAX_GROUPS, MAX_PER_PEER, Pool
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.sampler import Sampler, loss_weight
+from sapo_node.sampling.sampler import NotDrawn, Sampler, loss_weight
 from sapo_node.sampling.weights import own_advantages
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
@@ -159,6 +159,16 @@ def test_a_banned_peers_groups_stand_in_for_nobodys():
         ledger.report(PEERS[1], Fact.INVALID_MESSAGE)
     drawn = sampler_of(ledger, 0).draw(offer([group(), group(counter=1), group(PEERS[1])]), 1, epoch=10, strangers=1.0)
     assert [each.group.peer for each in drawn.stand_ins] == [PEERS[0]]
+
+
+def test_groups_and_stand_ins_of_a_round_share_its_bytes():
+    large, small = constants.DRAWN_BYTES // 2 // 8 - 100, 50
+    offered = offer([*(group(counter=number, length=large) for number in range(4)), group(counter=4, length=small)])
+    everything = sampler_of(ledger_of(*PEERS), 0).draw(offered, 5, epoch=10, strangers=1.0)
+    together = [each.group for each in (*everything.groups, *everything.stand_ins)]
+    assert sum(each.size for each in together) <= constants.DRAWN_BYTES
+    assert sorted(each.lengths[0] for each in together) == [small, large, large]
+    assert [why for _, why in everything.not_drawn] == [NotDrawn.TOO_LARGE] * 2
 
 
 def test_unfilled_slots_stay_empty():

@@ -1,19 +1,26 @@
 """Atomic training: nothing stored is lost, nothing is trained on twice, whoever dies."""
 
+import os
 import random
 from dataclasses import replace
 
 import pytest
 
+from sapo_node.groups.codec import to_json
 from sapo_node.groups.messages import GroupReport, Refusal, RequestError, Sampled
 from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.processes.frames import write_frame
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
-from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.sampling.filters import Offered
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.sampler import Sampler, WeightedGroup
 from sapo_node.training.batch_log import LOCAL, external_id, local_id, stored_batch, trained_per_peer
 from sapo_node.training.trainer import MAX_FAILURES, Trainer
+from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Completion, Finish
+from sapo_protocol.limits import MAX_COMPLETION_BYTES, MAX_COMPLETIONS
 from swarm_parts import Oracle
 
 COMPLETIONS = tuple(Sampled(f"answer {number}", "stop", (number,)) for number in range(2))
@@ -74,6 +81,20 @@ async def test_a_round_trains_local_groups_on_their_own_tokens_and_external_ones
     assert [each.tokens for each in local.completions] == [(0,), (1,)]
     assert [each.tokens for each in other.completions] == [None, None]
     assert (local.weight, other.weight) == (1.0, 0.5)
+
+
+async def test_a_batch_of_the_longest_texts_that_are_drawn_can_be_stored_and_sent(trainer, database):
+    worst = Completion("\x01" * MAX_COMPLETION_BYTES, Finish.STOP)
+    offered = [
+        Offered(replace(external(counter), completions=(worst,) * MAX_COMPLETIONS, rewards=(True, False) * 8))
+        for counter in range(32)
+    ]
+    sampler = Sampler(Ledger(database), random.Random(0), PassRates(), "trust")
+    draw = sampler.draw(offered, 16, epoch=5, strangers=1.0)
+    await trainer.train([LOCAL_GROUP], [*draw.groups, *draw.stand_ins])
+    batch = stored_batch(database, 1)
+    assert len(batch.request.groups) == 1 + len(draw.groups) + len(draw.stand_ins)
+    write_frame(os.open(os.devnull, os.O_WRONLY), to_json(batch.request))
 
 
 async def test_what_is_trained_on_leaves_the_pool_for_good(trainer, pool):
