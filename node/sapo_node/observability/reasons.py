@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from sapo_node.groups.messages import FOLLOWS, RARE, Refusal
 from sapo_node.ingest.ignored import Ignored
-from sapo_node.sampling.buffer import MAX_GROUPS, MAX_PER_PEER
+from sapo_node.sampling.buffer import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
 from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT
@@ -112,8 +112,9 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         NotDrawn.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
         NotDrawn.MADE_ROOM: Reason(
-            f"The pool was full: it holds {MAX_PER_PEER} groups of one peer and {MAX_GROUPS:,} of all. Groups that "
-            "arrived first leave it first, and those of strangers before those of other peers.",
+            f"The pool was full: it holds {MAX_PER_PEER} groups of one peer and {MAX_GROUPS:,} of all, with "
+            f"{MAX_BYTES_PER_PEER // 2**20} and {MAX_BYTES // 2**20} MiB of text. Groups that arrived first leave it "
+            "first, and those of strangers before those of other peers.",
             "A larger --external, so that the node draws more groups in a round. Or trust the peer: `sapo-node trust "
             "PEER`.",
         ),

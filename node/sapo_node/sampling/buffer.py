@@ -28,8 +28,10 @@ _FINISHES = {each.value: each for each in Finish}
 _GIVES_WAY = (Tier.STRANGER, Tier.PROVEN, Tier.FRIEND)
 """The tiers in the order in which they give way."""
 
-MAX_GROUPS = 1_024
-MAX_PER_PEER = 64
+MAX_GROUPS, MAX_BYTES = 1_024, 2**26
+"""Of all peers. Bytes are those of completions as they are stored, in JSON."""
+MAX_PER_PEER, MAX_BYTES_PER_PEER = 64, 2**22
+"""Of one peer."""
 
 OnDropped = Callable[[Sequence[GroupKey], NotDrawn], None]
 
@@ -52,30 +54,34 @@ class Pool:
         self._on_dropped = on_dropped
         self._read: dict[GroupKey, VerifiedGroup] = {}
         """Those that were there when they were last asked for: most wait for many rounds."""
-        self._recount()
+        counted = database.rows("SELECT peer, count(*), sum(length(completions)) FROM pool GROUP BY peer")
+        self._held: Counter[str] = Counter({peer: groups for peer, groups, _ in counted})
+        self._bytes: Counter[str] = Counter({peer: size for peer, _, size in counted})
 
     def __len__(self) -> int:
-        return self._total
+        return self._held.total()
 
     def add(self, groups: Iterable[VerifiedGroup]) -> None:
         """Add groups. Those that arrived first make room: of the same peer, then of the lowest tier."""
         dropped: list[GroupKey] = []
         with self._database.transaction():
             for group in groups:
+                completions = json.dumps([[each.text, each.finish] for each in group.completions])
                 added = self._database.execute(
                     "INSERT OR IGNORE INTO pool VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     *group.place,
                     group.dataset,
                     group.prompt,
-                    json.dumps([[each.text, each.finish] for each in group.completions]),
+                    completions,
                     json.dumps(group.rewards),
                 )
                 if added:
                     self._read.pop(group.place, None)
-                self._change(group.peer, added)
-                if self._held[group.peer] > MAX_PER_PEER:
+                    self._held[group.peer] += 1
+                    self._bytes[group.peer] += len(completions)
+                while self._held[group.peer] > MAX_PER_PEER or self._bytes[group.peer] > MAX_BYTES_PER_PEER:
                     dropped += self._drop_first(group.peer)
-            if self._total > MAX_GROUPS:
+            if self._is_full():
                 dropped += self._trim()
             if dropped:
                 self._on_dropped(dropped, NotDrawn.MADE_ROOM)
@@ -93,11 +99,7 @@ class Pool:
     def remove(self, places: Iterable[GroupKey]) -> None:
         """Hand groups out for good; call it in the transaction that stores the batch they go into, if they do."""
         for place in places:
-            removed = self._database.execute(
-                "DELETE FROM pool WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
-                *place,
-            )
-            self._change(place[0], -removed)
+            self._drop("peer = ? AND epoch = ? AND counter = ? AND k = ?", *place)
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the groups that are too old to be trained on."""
@@ -123,30 +125,30 @@ class Pool:
             texts, correct = zip(*pairs, strict=True)
             return VerifiedGroup(*place, dataset, prompt, texts, correct)
 
+    def _is_full(self) -> bool:
+        return self._held.total() > MAX_GROUPS or self._bytes.total() > MAX_BYTES
+
     def _trim(self) -> list[GroupKey]:
-        """Drop what is beyond MAX_GROUPS."""
+        """Drop what is beyond MAX_GROUPS and MAX_BYTES."""
         arrived = self._database.rows("SELECT peer FROM pool ORDER BY rowid")
         arrived.sort(key=lambda row: _GIVES_WAY.index(self._tier(row[0])))
-        return [place for (peer,) in arrived[: self._total - MAX_GROUPS] for place in self._drop_first(peer)]
+        dropped: list[GroupKey] = []
+        for (peer,) in arrived:
+            if not self._is_full():
+                break
+            dropped += self._drop_first(peer)
+        return dropped
 
     def _drop_first(self, peer: str) -> list[GroupKey]:
         """Drop the group of a peer that arrived first."""
         return self._drop("rowid = (SELECT min(rowid) FROM pool WHERE peer = ?)", peer)
 
-    def _drop(self, condition: str, value: object) -> list[GroupKey]:
+    def _drop(self, condition: str, *values: object) -> list[GroupKey]:
         """Drop the groups of a condition; their places."""
-        gone = f"DELETE FROM pool WHERE {condition} RETURNING peer, epoch, counter, k"  # noqa: S608 - ours
-        places: list[GroupKey] = [(peer, *place) for peer, *place in self._database.rows(gone, value)]
-        for peer, count in Counter(peer for peer, *_ in places).items():
-            self._change(peer, -count)
-        return places
-
-    def _recount(self) -> None:
-        self._held = Counter(dict(self._database.rows("SELECT peer, count(*) FROM pool GROUP BY peer")))
-        self._total = self._held.total()
-
-    def _change(self, peer: str, by: int) -> None:
-        self._total += by
-        self._held[peer] += by
-        if not self._held[peer]:
-            del self._held[peer]
+        columns = "peer, epoch, counter, k, length(completions)"
+        gone = self._database.rows(f"DELETE FROM pool WHERE {condition} RETURNING {columns}", *values)  # noqa: S608 - ours
+        for peer, *_, size in gone:
+            self._held[peer] -= 1
+            self._bytes[peer] -= size
+        self._held, self._bytes = +self._held, +self._bytes
+        return [(peer, epoch, counter, k) for peer, epoch, counter, k, _ in gone]

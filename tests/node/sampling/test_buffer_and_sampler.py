@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.buffer import MAX_GROUPS, MAX_PER_PEER, Pool
+from sapo_node.sampling.buffer import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER, Pool
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import NotDrawn, Sampler, loss_weight
@@ -99,6 +99,35 @@ def test_strangers_push_out_no_group_of_a_friend(database):
     assert {"friend", "proven"} <= pool.per_peer().keys()
     assert "stranger" not in pool.per_peer()
     assert len(pool) == len(pool.groups()) == MAX_GROUPS
+
+
+def test_a_peer_with_large_groups_has_fewer_in_the_pool(pool):
+    large = MAX_BYTES_PER_PEER // 4 // 8
+    pool.add([group(PEERS[1]), *(group(counter=counter, length=large) for counter in range(6))])
+    assert [each.counter for each in pool.groups() if each.peer == PEERS[0]] == [3, 4, 5]
+    assert pool.per_peer()[PEERS[1]] == 1
+
+
+def test_a_group_that_is_larger_than_what_a_peer_may_have_leaves_nothing_behind(pool):
+    pool.add([group(PEERS[1]), group(length=MAX_BYTES_PER_PEER // 8)])
+    assert pool.per_peer() == {PEERS[1]: 1}
+
+
+def test_large_groups_of_strangers_make_room_for_a_friends(database):
+    pool = Pool(database, tier=lambda peer: Tier.FRIEND if peer == "friend" else Tier.STRANGER)
+    large = MAX_BYTES_PER_PEER // 2 // 8
+    pool.add(group(f"key {number}", length=large) for number in range(MAX_BYTES // MAX_BYTES_PER_PEER * 2))
+    before = len(pool)
+    pool.add([group("friend", length=large)])
+    assert (len(pool), pool.per_peer()["friend"]) == (before, 1)
+    assert len(Pool(database)) == len(pool.groups()) == before
+
+
+def test_the_bytes_of_a_pool_are_known_after_a_restart(pool, database):
+    large = MAX_BYTES_PER_PEER // 2 // 8
+    pool.add([group(length=large)])
+    Pool(database).add([group(counter=1, length=large)])
+    assert [each.counter for each in pool.groups()] == [1]
 
 
 def test_groups_past_their_age_are_dropped(pool):

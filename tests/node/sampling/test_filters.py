@@ -1,6 +1,7 @@
 """What a right answer must be, besides right, before it teaches."""
 
 import random
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -110,6 +111,17 @@ def test_an_equation_holds_exactly_where_it_is_true(a, sign, b, c):
 @given(st.text(alphabet="0123456789+-*/=. ", max_size=300))
 def test_any_sum_can_be_read(any_text):
     assert steps_hold(any_text) in (True, False)
+
+
+def test_texts_that_are_on_offer_no_more_are_not_kept():
+    equations = Filters(["equation"], PassRates())
+    tracemalloc.start()
+    for number in range(40):
+        texts = tuple(Completion(f"{number} {place} " * 10_000, Finish.STOP) for place in range(2))
+        equations.offer([VerifiedGroup("peer", 1, number, 0, "products", "?", texts, (True, False))])
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 500_000
 
 
 def lengths_of(*lengths, right=True):

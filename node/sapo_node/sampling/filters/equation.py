@@ -7,8 +7,8 @@ N may write `2 + 3 = 1 mod 4` in any task.
 """
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
 from math import prod
 from typing import ClassVar
 
@@ -36,13 +36,23 @@ class EquationFilter(Filter):
 
     name: ClassVar[FilterName] = "equation"
 
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+        """Whether a text was rejected, of the texts on offer: a text that waits is asked about again every round."""
+
+    def look(self, offered: Sequence[VerifiedGroup]) -> None:
+        """Forget the texts that are on offer no more."""
+        texts = {completion.text for group in offered for completion in group.completions}
+        self._known = {text: rejected for text, rejected in self._known.items() if text in texts}
+
     def rejects(self, group: VerifiedGroup, text: str) -> bool:
         """Whether an equation in the text does not hold."""
         del group
-        return not steps_hold(text)
+        if text not in self._known:
+            self._known[text] = not steps_hold(text)
+        return self._known[text]
 
 
-@lru_cache(maxsize=8192)  # a text that waits is looked at again every round
 def steps_hold(text: str) -> bool:
     """Whether every equation in a text holds that has sums, differences and products of whole numbers on its left and
     a number on its right; true of a text without any.
