@@ -56,7 +56,7 @@ class Experiment:
     points: Mapping[str, str] = field(repr=False)
     """The point of the grid that an arm stands for, as the end of its label; empty where there is no grid."""
     device: Device = "cpu"
-    """Where the models of all nodes are."""
+    """Where the models of the nodes are, unless the file says it."""
 
     def part(self, arms: Collection[str], seeds: int | None) -> "Experiment":
         """The experiment with only the named arms (all where none is named) and its first `seeds` seeds. Raises
@@ -68,11 +68,12 @@ class Experiment:
         return replace(self, arms=chosen, seeds=self.seeds[:seeds])
 
     def on(self, device: Device) -> "Experiment":
-        """The experiment with the models of all nodes on `device`."""
-        arms = {
-            name: replace(arm, nodes=tuple(replace(spec, device=device) for spec in arm.nodes))
-            for name, arm in self.arms.items()
-        }
+        """The experiment with the models of nodes on `device`, unless its file names another one than the CPU."""
+
+        def moved(spec: NodeSpec) -> NodeSpec:
+            return replace(spec, device=device) if spec.device == "cpu" else spec
+
+        arms = {name: replace(arm, nodes=tuple(map(moved, arm.nodes))) for name, arm in self.arms.items()}
         return replace(self, arms=arms, device=device)
 
     @property

@@ -280,6 +280,14 @@ def test_the_command_of_an_experiment_on_a_gpu_names_the_device():
     assert played.command == "sapo-adversary experiment smollm2-swarm --seeds 1 --device cuda"
 
 
+def test_a_device_that_a_file_names_stays(tmp_path):
+    path = experiment_file(tmp_path, "[arms.a]\nstrong = { device = 'mps' }\n")
+    devices = {
+        on: [node.device for node in load_experiment(str(path)).on(on).arms["a"].nodes] for on in ("cpu", "cuda")
+    }
+    assert devices == {"cpu": ["mps", "cpu"], "cuda": ["mps", "cuda"]}
+
+
 def test_runs_on_a_gpu_have_records_of_their_own():
     experiment = load_experiment("smollm2")
     here, there = (
