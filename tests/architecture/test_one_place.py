@@ -54,11 +54,13 @@ def calls(tree):
             yield node, node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-MODULES = list(modules(*PACKAGES))
+@pytest.fixture(scope="module")
+def parsed():
+    return list(modules(*PACKAGES))
 
 
-def test_only_the_modules_with_a_reason_open_files_by_themselves():
-    found = {path for path, tree in MODULES if any(name in OPENS for _, name in calls(tree))}
+def test_only_the_modules_with_a_reason_open_files_by_themselves(parsed):
+    found = {path for path, tree in parsed if any(name in OPENS for _, name in calls(tree))}
     assert found == OPENERS.keys()
 
 
@@ -67,9 +69,9 @@ def test_an_opened_file_is_seen(line):
     assert any(name in OPENS for _, name in calls(ast.parse(line)))
 
 
-def test_what_is_printable_is_decided_in_one_module():
+def test_what_is_printable_is_decided_in_one_module(parsed):
     """An HTTP header has its own grammar: it is not printed."""
-    deciding = {path for path, tree in MODULES if any(name == "isprintable" for _, name in calls(tree))}
+    deciding = {path for path, tree in parsed if any(name == "isprintable" for _, name in calls(tree))}
     assert deciding == {"sapo_protocol/printable.py", "sapo_node/contributors/address.py"}
 
 
@@ -77,9 +79,9 @@ def is_json(argument):
     return isinstance(argument, ast.Call) and getattr(argument.func, "attr", "") == "dumps"
 
 
-def test_commands_print_lines_through_the_terminal_and_only_json_past_it():
+def test_commands_print_lines_through_the_terminal_and_only_json_past_it(parsed):
     """JSON is ASCII, so it cannot steer a terminal."""
-    for path, tree in (*MODULES, *modules(ROOT / "adversary/sapo_adversary/cli")):
+    for path, tree in (*parsed, *modules(ROOT / "adversary/sapo_adversary/cli")):
         if path == "sapo_node/cli/terminal.py":
             continue
         for call, name in calls(tree):
@@ -88,7 +90,7 @@ def test_commands_print_lines_through_the_terminal_and_only_json_past_it():
             assert name != "Console", f"{path}, line {call.lineno}: use Terminal"
 
 
-def test_the_umask_is_set_in_one_module():
-    assert [path for path, tree in MODULES if any(name == "umask" for _, name in calls(tree))] == [
+def test_the_umask_is_set_in_one_module(parsed):
+    assert [path for path, tree in parsed if any(name == "umask" for _, name in calls(tree))] == [
         "sapo_node/storage/umask.py"
     ]

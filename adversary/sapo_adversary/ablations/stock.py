@@ -15,7 +15,6 @@ from typing import Any
 import cbor2
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from reasoning_gym.utils import extract_answer
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
@@ -120,6 +119,9 @@ class LibraryScorer(SharedScorer):
 @lru_cache(maxsize=100_000)
 def library_reward(dataset: str, config: str, seed: int, text: str) -> bool:
     """Whether the scorer of reasoning-gym takes a text for correct. An exception of the scorer counts as incorrect."""
+    # The whole package takes seconds and 100 MB, and only nodes without our scorers need it.
+    from reasoning_gym.utils import extract_answer  # noqa: PLC0415
+
     settings: Mapping[str, Any] = json.loads(config)
     source = prepare(dataset, settings)
     try:
