@@ -79,8 +79,8 @@ class Pool:
                     self._read.pop(group.place, None)
                     self._held[group.peer] += 1
                     self._bytes[group.peer] += len(completions)
-                while self._held[group.peer] > MAX_PER_PEER or self._bytes[group.peer] > MAX_BYTES_PER_PEER:
-                    dropped += self._drop_first(group.peer)
+                while self._has_too_much(group.peer) and (first := self._drop_first(group.peer)):
+                    dropped += first
             if self._is_full():
                 dropped += self._trim()
             if dropped:
@@ -124,6 +124,9 @@ class Pool:
             pairs = [(Completion(text, _FINISHES[finish]), bool(reward)) for (text, finish), reward in scored]
             texts, correct = zip(*pairs, strict=True)
             return VerifiedGroup(*place, dataset, prompt, texts, correct)
+
+    def _has_too_much(self, peer: str) -> bool:
+        return self._held[peer] > MAX_PER_PEER or self._bytes[peer] > MAX_BYTES_PER_PEER
 
     def _is_full(self) -> bool:
         return self._held.total() > MAX_GROUPS or self._bytes.total() > MAX_BYTES
