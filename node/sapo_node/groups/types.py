@@ -35,6 +35,11 @@ class VerifiedGroup:
         return self.peer, self.epoch, self.counter, self.k
 
     @property
+    def correct(self) -> tuple[str, ...]:
+        """The texts of its correct completions."""
+        return tuple(each.text for each, reward in zip(self.completions, self.rewards, strict=True) if reward)
+
+    @property
     def size(self) -> int:
         """UTF-8 bytes of its prompt and its completions."""
         return len(self.prompt.encode()) + sum(self.lengths)

@@ -2,7 +2,7 @@
 
     external = ExternalSampler(...)
     split = external.split()                          # I and J
-    choice = external.choose(pool.groups(), epoch=epoch)
+    choice = await external.choose(pool.groups(), epoch=epoch)
     alarm = external.observe(local, choice)           # after the step
     external.save(step)
 
@@ -14,6 +14,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+
+import trio
 
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
@@ -97,16 +99,24 @@ class ExternalSampler:
         """The part of the external groups that strangers may fill, between 0 and 1."""
         return self._exposure.share
 
-    def choose(self, groups: Sequence[VerifiedGroup], *, epoch: int) -> Choice:
-        """Draw J of the groups of the pool, and mask what the filters mask."""
+    async def choose(self, groups: Sequence[VerifiedGroup], *, epoch: int) -> Choice:
+        """Draw J of the groups of the pool, and mask what the filters mask.
+
+        Filters need seconds for many long texts. The other tasks of the node run between two groups.
+        """
+        for group in groups:
+            self._filters.read(group)
+            await trio.lowlevel.checkpoint()
         offered, stopped = self._filters.offer(groups)
         draw = self._sampler.draw(offered, self.split().external, epoch=epoch, strangers=self._exposure.share)
-        drawn, stand_ins = (
-            [replace(each, silent=self._filters.mask(each.group)) for each in groups]
-            for groups in (draw.groups, draw.stand_ins)
-        )
+        drawn = [await self._masked(each) for each in draw.groups]
+        stand_ins = [await self._masked(each) for each in draw.stand_ins]
         reference = self._sampler.reference_set([each.group for each in offered])
         return Choice(drawn, stand_ins, stopped, draw.not_drawn, reference, len(offered))
+
+    async def _masked(self, drawn: WeightedGroup) -> WeightedGroup:
+        await trio.lowlevel.checkpoint()
+        return replace(drawn, silent=self._filters.mask(drawn.group))
 
     def observe(self, local: Sequence[LocalGroup], choice: Choice, costs: Costs = UNKNOWN) -> Alarm | None:
         """Learn from a round, and from what it took. Returns the alarm that it raises, if it raises one."""

@@ -174,7 +174,7 @@ class Rounds:
                 await self._contribution.share(slot, local)
         with watch.phase("verify"):
             await self._scheduler.verify_pending(self._external.wanted)
-            choice = self._external.choose(self._pool.groups(), epoch=slot.epoch)
+            choice = await self._external.choose(self._pool.groups(), epoch=slot.epoch)
             self._pool.remove(group.place for group, _ in choice.stopped)
         with watch.phase("train"):
             training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins])

@@ -6,8 +6,9 @@ filter looks at that from one side, against what no peer can forge: the completi
 `baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `min-token-prob` and
 `answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`.
 
-A round calls four methods of `Filters`, each at one place:
+A round calls five methods of `Filters`, each at one place:
 
+    filters.read(group)                             of each group on offer: other tasks run between two of them
     offered, rejected = filters.offer(groups)       before the draw: what a group counts decides whether it is drawn
     filters.mask(group)                             after the draw: which characters of a drawn group are masked
     filters.observe(local)                          after the step
@@ -68,6 +69,11 @@ class Filters:
     def by_name(self) -> Mapping[str, Filter]:
         """Each filter that is used."""
         return {each.name: each for each in self._used}
+
+    def read(self, group: VerifiedGroup) -> None:
+        """Take in one group on offer. `offer` takes in those that were not read before it."""
+        for each in self._used:
+            each.read(group)
 
     def offer(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, FilterName]]]:
         """The groups that there is something to learn from, and those of which every correct completion is rejected,

@@ -20,6 +20,9 @@ class Filter:
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Take in the local groups of a round."""
 
+    def read(self, group: VerifiedGroup) -> None:
+        """Take in one group on offer, if it is new. A filter that needs long for a text spends that time here."""
+
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
         """Take in all groups on offer, before this filter is asked about any of them."""
 

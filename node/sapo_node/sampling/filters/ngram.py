@@ -129,16 +129,19 @@ class NgramFilter(Filter):
             texts = (each.text for each in group.completions)
             self._enter_local(LocalTexts(group.dataset, tuple(zip(texts, group.rewards, strict=True))))
 
+    def read(self, group: VerifiedGroup) -> None:
+        """Count what the correct completions of a new group show."""
+        if group.place not in self._seen and (correct := group.correct):
+            self._enter(_Sent(group.peer, self._tier_of(group.peer), group.dataset, correct))
+        self._seen.add(group.place)
+
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
-        """Take in the groups on offer, and decide which habits are masked for now."""
-        here = {group.place: group for group in offered}
-        for place, group in here.items():
-            correct = tuple(each.text for each, reward in zip(group.completions, group.rewards, strict=True) if reward)
-            if place not in self._seen and correct:
-                self._enter(_Sent(group.peer, self._tier_of(group.peer), group.dataset, correct))
-        self._seen = set(here)
+        """Read the groups on offer, and decide which habits are masked for now."""
+        for group in offered:
+            self.read(group)
+        self._seen = {group.place for group in offered}
         sources = [self._peers[peer] for peer in {group.peer for group in offered} & self._peers.keys()]
-        if here:
+        if offered:
             sources += self._pools.values()
         # Of what the policy hardly shows nothing can be said. External texts may show any number of such habits.
         judged = self._local.often(SHOWN)

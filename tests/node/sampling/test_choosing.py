@@ -1,0 +1,26 @@
+"""What a round takes of the pool is chosen while the rest of the node runs."""
+
+import trio
+
+from sampled_texts import others
+from sapo_node.groups.messages import FILTERS
+from sapo_node.sampling.external import ExternalSampler
+from sapo_node.trust.ledger import Ledger
+
+
+async def test_other_tasks_run_between_the_groups_that_filters_read(database, rng, nursery):
+    external = ExternalSampler(database, Ledger(database), rng, local=4, external=4, filters=FILTERS, selection="trust")
+    groups = [others(rng, counter) for counter in range(20)]
+    turns = 0
+
+    async def gossip():
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    nursery.start_soon(gossip)
+    choice = await external.choose(groups, epoch=10)
+    assert choice.supply == len(groups)
+    assert turns >= len(groups)
+    nursery.cancel_scope.cancel()
