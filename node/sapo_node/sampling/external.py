@@ -3,7 +3,7 @@
     external = ExternalSampler(...)
     split = external.split()                          # I and J
     choice = await external.choose(pool.groups(), epoch=epoch)
-    alarm = external.observe(local, choice)           # after the step
+    alarm = await external.observe(local, choice)     # after the step
     external.save(step)
 
 The parts below learn from rounds, and keep what they learnt through a restart (`memory`): pass rates, filters, the
@@ -118,12 +118,17 @@ class ExternalSampler:
         await trio.lowlevel.checkpoint()
         return replace(drawn, silent=self._filters.mask(drawn.group))
 
-    def observe(self, local: Sequence[LocalGroup], choice: Choice, costs: Costs = UNKNOWN) -> Alarm | None:
-        """Learn from a round, and from what it took. Returns the alarm that it raises, if it raises one."""
+    async def observe(self, local: Sequence[LocalGroup], choice: Choice, costs: Costs = UNKNOWN) -> Alarm | None:
+        """Learn from a round, and from what it took. Returns the alarm that it raises, if it raises one.
+
+        As in `choose`, the other tasks of the node run between two groups.
+        """
         self._ratio.observe(local, choice.reference, supply=choice.supply, costs=costs)
         harm = self._watch.observe(local)
         self._pass_rates.observe(local)
-        self._filters.observe(local)
+        for group in local:
+            self._filters.observe([group])
+            await trio.lowlevel.checkpoint()
         alarm = harm or self._filters.alarm()
         if harm:
             self._ratio.alarm()

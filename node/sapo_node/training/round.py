@@ -180,7 +180,7 @@ class Rounds:
             training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins])
         trained, spared = _trained([*choice.drawn, *choice.stand_ins], training)
         seconds = watch.seconds["generate"] + training.local_seconds
-        alarm = self._external.observe(local, choice, Costs(seconds, training.external_seconds, len(trained)))
+        alarm = await self._external.observe(local, choice, Costs(seconds, training.external_seconds, len(trained)))
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
         refused = {k: report.refused for k, report in reports.items() if report.refused}
         not_drawn = [*choice.not_drawn, *((group, NotDrawn.ENOUGH) for group in spared)]

@@ -1,8 +1,8 @@
-"""What a round takes of the pool is chosen while the rest of the node runs."""
+"""What a round takes of the pool is chosen, and learnt from, while the rest of the node runs."""
 
 import trio
 
-from sampled_texts import others
+from sampled_texts import others, own
 from sapo_node.groups.messages import FILTERS
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.trust.ledger import Ledger
@@ -10,7 +10,7 @@ from sapo_node.trust.ledger import Ledger
 
 async def test_other_tasks_run_between_the_groups_that_filters_read(database, rng, nursery):
     external = ExternalSampler(database, Ledger(database), rng, local=4, external=4, filters=FILTERS, selection="trust")
-    groups = [others(rng, counter) for counter in range(20)]
+    groups, local = [others(rng, counter) for counter in range(20)], [own(rng) for _ in range(10)]
     turns = 0
 
     async def gossip():
@@ -23,4 +23,7 @@ async def test_other_tasks_run_between_the_groups_that_filters_read(database, rn
     choice = await external.choose(groups, epoch=10)
     assert choice.supply == len(groups)
     assert turns >= len(groups)
+    turns = 0
+    await external.observe(local, choice)
+    assert turns >= len(local)
     nursery.cancel_scope.cancel()

@@ -99,7 +99,7 @@ class Filters:
         return masked if any(masked) else ()
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
-        """Take in the local groups of a round."""
+        """Take in local groups."""
         for each in self._used:
             each.observe(local)
 

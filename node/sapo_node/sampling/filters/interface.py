@@ -18,13 +18,13 @@ class Filter:
     name: ClassVar[FilterName]
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
-        """Take in the local groups of a round."""
+        """Take in local groups."""
 
     def read(self, group: VerifiedGroup) -> None:
         """Take in one group on offer, if it is new. A filter that needs long for a text spends that time here."""
 
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
-        """Take in all groups on offer, before this filter is asked about any of them."""
+        """Take in all groups on offer, once a round, before this filter is asked about any of them."""
 
     def worth(self, group: VerifiedGroup) -> float | None:
         """The advantage of a correct completion of a group; None where the filter leaves it as it is."""

@@ -123,8 +123,7 @@ class NgramFilter(Filter):
         """Rounds until the filter may raise an alarm."""
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
-        """Take in all local completions of a round."""
-        self._quiet = max(0, self._quiet - 1)
+        """Count what local completions show."""
         for group in local:
             texts = (each.text for each in group.completions)
             self._enter_local(LocalTexts(group.dataset, tuple(zip(texts, group.rewards, strict=True))))
@@ -137,6 +136,7 @@ class NgramFilter(Filter):
 
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
         """Read the groups on offer, and decide which habits are masked for now."""
+        self._quiet = max(0, self._quiet - 1)
         for group in offered:
             self.read(group)
         self._seen = {group.place for group in offered}
