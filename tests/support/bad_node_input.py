@@ -235,9 +235,11 @@ demo --swarm nowhere                        | 1 | no manifest 'nowhere'
 # probe
 probe --prompts 0                           | 2 | --prompts & x>=1
 probe --model gpt2                          | 1 | gpt2 & owner/name|[a-z-]+/gpt2
+probe --model mixed                         | 1 | mixed & no usable causal language model
 probe --examples 9                          | 1 | examples is 9 & from 0 to 8
 probe --swarm nowhere                       | 1 | no manifest 'nowhere'
 probe --swarm manifests/plugin.toml         | 1 | task & another package defines & install
+probe --prompts 1 --max-tokens 60000        | 1 | 60000 new ones exceed & fewer --examples or --max-tokens
 
 # status, peers, why
 peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers

@@ -3,6 +3,7 @@
 import os
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -83,7 +84,13 @@ async def test_a_round_trains_local_groups_on_their_own_tokens_and_external_ones
     assert (local.weight, other.weight) == (1.0, 0.5)
 
 
-async def test_a_batch_of_the_longest_texts_that_are_drawn_can_be_stored_and_sent(trainer, database):
+@pytest.fixture
+def nowhere():
+    with Path(os.devnull).open("wb") as file:
+        yield file
+
+
+async def test_a_batch_of_the_longest_texts_that_are_drawn_can_be_stored_and_sent(trainer, database, nowhere):
     worst = Completion("\x01" * MAX_COMPLETION_BYTES, Finish.STOP)
     offered = [
         Offered(replace(external(counter), completions=(worst,) * MAX_COMPLETIONS, rewards=(True, False) * 8))
@@ -94,7 +101,7 @@ async def test_a_batch_of_the_longest_texts_that_are_drawn_can_be_stored_and_sen
     await trainer.train([LOCAL_GROUP], [*draw.groups, *draw.stand_ins])
     batch = stored_batch(database, 1)
     assert len(batch.request.groups) == 1 + len(draw.groups) + len(draw.stand_ins)
-    write_frame(os.open(os.devnull, os.O_WRONLY), to_json(batch.request))
+    write_frame(nowhere.fileno(), to_json(batch.request))
 
 
 async def test_what_is_trained_on_leaves_the_pool_for_good(trainer, pool):

@@ -42,7 +42,7 @@ class EquationFilter(Filter):
 
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
         """Forget the texts that are on offer no more."""
-        texts = {completion.text for group in offered for completion in group.completions}
+        texts = {text for group in offered for text in group.correct}
         self._known = {text: rejected for text, rejected in self._known.items() if text in texts}
 
     def rejects(self, group: VerifiedGroup, text: str) -> bool:
