@@ -5,13 +5,21 @@ from sapo_node.app.recipe import recipe_of
 from sapo_node.app.state import StateFolder
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.client import require_installed
-from sapo_protocol import Manifest
+from sapo_protocol import LocalError, Manifest
+
+MAX_ROUND_TOKENS = 2**20
+"""Tokens that the completions of one round may have: 16 groups of 16 completions of 4,096 tokens. Their batch fits into
+one value of the database beside the most text of others (DRAWN_BYTES).
+"""
 
 
 def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> LearnerOptions:
-    """Return the options of the learner process. Raises LocalError if torch is not installed."""
+    """Return the options of the learner process. Raises LocalError if torch is not installed, or if the completions of
+    a round may have more than MAX_ROUND_TOKENS.
+    """
     require_installed()
     recipe = recipe_of(config)
+    _require_storable(config.local, manifest.completions, recipe.max_tokens)
     return LearnerOptions(
         checkpoints=str(folder.checkpoints),
         model=config.model,
@@ -32,3 +40,12 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
         filters=config.filters,
         server="" if config.generate == "off" else config.generate,
     )
+
+
+def _require_storable(local: int, completions: int, max_tokens: int) -> None:
+    tokens = local * completions * max_tokens
+    if tokens > MAX_ROUND_TOKENS:
+        raise LocalError(
+            f"{local} local groups of {completions} completions with up to {max_tokens:,} tokens have {tokens:,}, "
+            f"and a round may have {MAX_ROUND_TOKENS:,}; lower --local or --max-tokens"
+        )

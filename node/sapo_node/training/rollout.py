@@ -55,7 +55,7 @@ class Answerer(Protocol):
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question. One that does not train may raise AnswerFailed or QuestionSkipped."""
+        """G completions for each question. One that does not train may raise AnswerFailed or TaskSkipped."""
         ...
 
 
@@ -89,7 +89,7 @@ class Contribution:
         self._examples = examples
 
     async def generate(self, slot: Slot, prompts: int) -> list[LocalGroup]:
-        """Answer the first I = `questions` questions of a reserved counter G times each, and score the answers as
+        """Answer the first I = `prompts` questions of a reserved counter G times each, and score the answers as
         everybody else's.
         """
         tasks = [assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(prompts)]

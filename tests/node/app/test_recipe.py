@@ -5,7 +5,10 @@ import json
 import pytest
 
 from sapo_node.app.config import Config
+from sapo_node.app.learner_options import MAX_ROUND_TOKENS, learner_options
 from sapo_node.app.recipe import recipe_of
+from sapo_node.app.state import StateFolder
+from sapo_protocol import LocalError, load_manifest
 
 
 def folder_of(root, size, **settings):
@@ -40,3 +43,11 @@ def test_all_weights_of_a_model_that_has_adapters_by_default_learn_at_a_tenth_of
     assert recipe_of(Config(model=model)).learning_rate == adapters
     assert recipe_of(Config(model=model, lora=0)).learning_rate == pytest.approx(all_weights)
     assert recipe_of(Config(model=model, lora=0, learning_rate=3e-4)).learning_rate == 3e-4
+
+
+def test_a_round_of_more_tokens_than_can_be_stored_is_refused_before_it_begins(tmp_path):
+    manifest, folder = load_manifest("starter"), StateFolder(tmp_path)
+    most = MAX_ROUND_TOKENS // (16 * manifest.completions)
+    assert learner_options(Config(local=16, max_tokens=most), manifest, folder).max_tokens == most
+    with pytest.raises(LocalError, match=r"a round may have 1,048,576; lower --local or --max-tokens"):
+        learner_options(Config(local=16, max_tokens=most + 1), manifest, folder)

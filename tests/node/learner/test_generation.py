@@ -1,9 +1,15 @@
 """Sampling: counts, seeds, limits and finish reasons."""
 
+import json
+from dataclasses import replace
+from itertools import cycle, islice
+
 import pytest
 import torch
 
+from sapo_node.app.learner_options import MAX_ROUND_TOKENS
 from sapo_node.groups.answer import ANSWER_END
+from sapo_node.groups.codec import to_json
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import generate as sampler
@@ -13,6 +19,8 @@ from sapo_node.learner.forward import IMPOSSIBLE
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import load
+from sapo_node.storage.database import MAX_VALUE_BYTES
+from sapo_node.trust.constants import DRAWN_BYTES
 from tiny_models import FAMILIES, write_model
 
 torch.set_num_threads(1)
@@ -46,6 +54,15 @@ def test_the_same_seed_gives_the_same_completions(policy):
 
 def test_another_seed_gives_other_completions(policy):
     assert sample(policy) != sample(policy, seed=2)
+
+
+def test_the_largest_round_fits_into_a_value_of_the_database_beside_the_most_text_of_others(policy):
+    [[sampled]] = sample(policy, prompts=QUESTIONS[:1], completions=1)
+    length, completions = 4_096, MAX_ROUND_TOKENS // 4_096
+    logprobs = tuple(islice(cycle(sampled.logprobs), length))
+    long = replace(sampled, text="é" * length, tokens=(999_999,) * length, logprobs=logprobs)
+    escaped = len(json.dumps("\0")) - len('""')
+    assert completions * len(json.dumps(to_json(long))) + escaped * DRAWN_BYTES <= MAX_VALUE_BYTES
 
 
 def test_completions_of_one_question_differ(policy):
