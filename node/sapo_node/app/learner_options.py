@@ -46,6 +46,6 @@ def _require_storable(local: int, completions: int, max_tokens: int) -> None:
     tokens = local * completions * max_tokens
     if tokens > MAX_ROUND_TOKENS:
         raise LocalError(
-            f"{local} local groups of {completions} completions with up to {max_tokens:,} tokens have {tokens:,}, "
-            f"and a round may have {MAX_ROUND_TOKENS:,}; lower --local or --max-tokens"
+            f"{local} local groups of {completions} completions of up to {max_tokens:,} tokens may have {tokens:,}; "
+            f"a round may have {MAX_ROUND_TOKENS:,}, so lower --local or --max-tokens"
         )

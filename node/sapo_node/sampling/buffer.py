@@ -153,5 +153,6 @@ class Pool:
         for peer, *_, size in gone:
             self._held[peer] -= 1
             self._bytes[peer] -= size
-        self._held, self._bytes = +self._held, +self._bytes
+            if not self._held[peer]:
+                del self._held[peer], self._bytes[peer]
         return [(peer, epoch, counter, k) for peer, epoch, counter, k, _ in gone]
