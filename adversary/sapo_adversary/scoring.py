@@ -10,7 +10,7 @@ the results can be shared:
 
 import json
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,11 @@ from sapo_node.verification.tasks import Task, build_task, score, task_digest, w
 from sapo_protocol import Assignment
 
 REMEMBERED = 50_000
-"""Tasks that are kept at most, those used last: crowds are assigned millions."""
+"""Tasks that are kept at most of those that nodes scored, and of all others: those used last. Crowds solve millions, of
+which nodes score few and train on them rounds later.
+"""
+_Key = tuple[str, str, int]
+"""Data set, its configuration and the seed."""
 
 
 @dataclass(slots=True)
@@ -33,12 +37,15 @@ class _Known:
 
 
 class SharedScorer:
-    """Scores for all nodes of a simulation, and keeps the tasks that were used last."""
+    """Scores for all nodes of a simulation, and keeps the tasks scored last and those solved last."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str, int], _Known] = OrderedDict()
+        self._scored: OrderedDict[_Key, _Known] = OrderedDict()
+        self._solved: OrderedDict[_Key, _Known] = OrderedDict()
+        self._asked: Counter[str] = Counter()
+        """How many of these tasks have the prompt: many seeds ask the same."""
         self.tasks: dict[str, Task] = {}
-        """The task of every question worked out of late."""
+        """By prompt, a task of those that are kept."""
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
         """One result per request, in order."""
@@ -46,7 +53,7 @@ class SharedScorer:
 
     def result(self, request: ScoreRequest) -> Scored:
         """The rebuilt task of a request, and the rewards of its completions."""
-        known = self._task(request)
+        known = self._task(request, self._scored, self._solved)
         for text in request.completions:
             if text not in known.rewards:
                 known.rewards[text] = score(request.dataset, known.task, text)
@@ -57,29 +64,36 @@ class SharedScorer:
     def solve(self, assignment: Assignment) -> Solution:
         """Everything about an assigned task, for attackers, who know every answer."""
         spec = assignment.spec
-        known = self._task(ScoreRequest(spec.dataset, spec.config, assignment.seed, ()))
+        request = ScoreRequest(spec.dataset, spec.config, assignment.seed, ())
+        known = self._task(request, self._solved, self._scored)
         return Solution(spec.dataset, known.task.prompt, known.task.answer, known.digest, partial(_work, known.task))
 
     def is_right(self, prompt: str, text: str) -> bool:
         """Whether a text answers a prompt whose task is kept."""
         return score(self.tasks[prompt].dataset, self.tasks[prompt], text)
 
-    def _task(self, request: ScoreRequest) -> _Known:
+    def _task(
+        self, request: ScoreRequest, among: OrderedDict[_Key, _Known], others: OrderedDict[_Key, _Known]
+    ) -> _Known:
+        """The task of a request, which is then kept among those of its use."""
         key = (request.dataset, json.dumps(request.config, sort_keys=True, default=list), request.seed)
-        known = self._known.get(key)
+        known = among.get(key) or others.get(key)
         if known is None:
             task = build_task(request.dataset, request.config, request.seed)
-            known = self._known[key] = _Known(task, task_digest(task.prompt, task.answer))
-            if len(self._known) > REMEMBERED:
-                self._forget_one()
-        self._known.move_to_end(key)
-        self.tasks[known.task.prompt] = known.task
+            known = _Known(task, task_digest(task.prompt, task.answer))
+        if key not in among:
+            among[key] = known
+            self._asked[known.task.prompt] += 1
+            self.tasks.setdefault(known.task.prompt, known.task)
+            if len(among) > REMEMBERED:
+                self._forget(among.popitem(last=False)[1].task.prompt)
+        among.move_to_end(key)
         return known
 
-    def _forget_one(self) -> None:
-        _, known = self._known.popitem(last=False)
-        if self.tasks.get(known.task.prompt) is known.task:  # many seeds ask the same
-            del self.tasks[known.task.prompt]
+    def _forget(self, prompt: str) -> None:
+        self._asked[prompt] -= 1
+        if not self._asked[prompt]:
+            del self._asked[prompt], self.tasks[prompt]
 
 
 def _work(task: Task, rng: random.Random) -> str:

@@ -14,7 +14,8 @@ from sapo_adversary.simulator import swarm
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.verification.sandbox.messages import ScoreRequest
-from sapo_protocol import LocalError, load_manifest
+from sapo_node.verification.tasks import build_task
+from sapo_protocol import Assignment, LocalError, load_manifest
 
 LIARS = AttackerSpec("false-claim", count=3, acts_every=2.0)
 SMALL = Simulation(
@@ -91,6 +92,34 @@ def test_tasks_that_were_forgotten_are_worked_out_again(monkeypatch):
     scored = [scorer.result(request) for request in requests]
     assert len(scorer.tasks) == 2
     assert [scorer.result(request) for request in requests] == scored
+
+
+def test_a_task_that_a_node_scored_is_kept_however_many_a_crowd_solves(monkeypatch):
+    monkeypatch.setattr(scoring, "REMEMBERED", 4)
+    spec = load_manifest("starter").tasks[0]
+    scorer = SharedScorer()
+    prompt = scorer.result(ScoreRequest(spec.dataset, spec.config, 0, ())).prompt
+    for seed in range(1, 20):
+        scorer.solve(Assignment(spec, seed))
+    assert scorer.is_right(prompt, f"<answer>{scorer.tasks[prompt].answer}</answer>")
+
+
+def test_a_prompt_of_two_seeds_is_kept_until_both_are_forgotten(monkeypatch):
+    spec = load_manifest("starter").tasks[0]
+    by_prompt = {}
+    for seed in range(10_000):
+        prompt = build_task(spec.dataset, spec.config, seed).prompt
+        if prompt in by_prompt:
+            break
+        by_prompt[prompt] = seed
+    monkeypatch.setattr(scoring, "REMEMBERED", 2)
+    scorer = SharedScorer()
+    other = seed + 1
+    for each in (by_prompt[prompt], seed, by_prompt[prompt], other):
+        scorer.result(ScoreRequest(spec.dataset, spec.config, each, ()))
+    assert prompt in scorer.tasks
+    scorer.result(ScoreRequest(spec.dataset, spec.config, other + 1, ()))
+    assert prompt not in scorer.tasks
 
 
 def test_the_scenario_of_scale_is_a_thousand_peers_of_whom_a_quarter_attack():
