@@ -13,7 +13,7 @@ FAULTS ?= 200
 # Tests start hundreds of processes. Without files of bytecode, each of them compiles all our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test collect attacks slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
+.PHONY: help install run test collect browser attacks slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
@@ -38,12 +38,13 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt requirements.lock scripts/system-packages
 	@PYTHON=$(PYTHON) scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	# pip compares each file with the hashes in the lock. The lock is complete, so pip need not look for dependencies. It
-	# would compile each file of each package: Python compiles those that it imports. torch, which takes a third of the
-	# time, is installed beside them. Each platform has its own build of it, so no hash holds. Without the pin, pip may
-	# fetch gigabytes of another build.
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip uv
+	# Each file of each package is compared with the hashes in the lock. uv takes a third of the time that pip takes; where
+	# it cannot reach the index that pip is configured for, pip does the same. The lock is complete, so neither looks for
+	# dependencies, and Python compiles the files that it imports. torch is installed beside them. Each platform has its
+	# own build of it, so no hash holds. Without the pin, pip may fetch gigabytes of another build.
 	$(BIN)/python -m pip install --quiet --no-compile --no-deps --constraint constraints.txt torch & torch=$$!; \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --requirement requirements.lock || \
 		$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement requirements.lock; \
 		locked=$$?; wait $$torch && exit $$locked
 	# This also brings what the build of torch needs. hatchling comes from the lock: pip need not fetch another one to
@@ -64,13 +65,16 @@ lint: $(STAMP)
 # One thread to a process: more threads than cores make torch slower, by far. Files stay together for their fixtures, and
 # in their order: those that wait for real processes begin, and leave a third of two cores to one worker more.
 test: $(STAMP)
-	@PYTHON=$(PYTHON) scripts/system-packages browser
-	@$(MAKE) --no-print-directory --jobs 2 lint collect
+	@$(MAKE) --no-print-directory --jobs 3 lint collect browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# Beside the lint, which takes one core: this compiles the tests and all that they import, once for all workers.
+# Beside the lint and the browser: this compiles the tests and all that they import, once for all workers.
 collect: $(STAMP)
 	-@$(BIN)/python -m pytest --collect-only -q > /dev/null
+
+# After the install: apt-get cannot run twice at a time.
+browser: $(STAMP)
+	@PYTHON=$(PYTHON) scripts/system-packages browser
 
 attacks: $(STAMP)
 	$(BIN)/sapo-adversary matrix quick --output build/attacks

@@ -10,10 +10,10 @@ OURSELVES = re.compile(r"""['"](?:/source|\.)?\[[^]]*\]['"]""")
 
 
 def installs(file):
-    """The commands that run pip in a file, each on one line."""
+    """The commands that install with pip or uv in a file, each on one line."""
     text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")
-    commands = [part for line in text.splitlines() for part in re.split(r"&&?|;", line)]
-    return [" ".join(part.split()) for part in commands if "pip install" in part and "uv pip" not in part]
+    commands = [part for line in text.splitlines() for part in re.split(r"&&?|;|\|\|", line)]
+    return [" ".join(part.split()) for part in commands if "pip install" in part and "--resolution lowest" not in part]
 
 
 @pytest.mark.parametrize("command", installs("Makefile"))
