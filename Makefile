@@ -44,7 +44,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock scripts/system-packag
 	# dependencies, and Python compiles the files that it imports. torch is installed beside them. Each platform has its
 	# own build of it, so no hash holds. Without the pin, pip may fetch gigabytes of another build.
 	$(BIN)/python -m pip install --quiet --no-compile --no-deps --constraint constraints.txt torch & torch=$$!; \
-		$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --requirement requirements.lock || \
+		$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python --require-hashes --no-deps --requirement requirements.lock || \
 		$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement requirements.lock; \
 		locked=$$?; wait $$torch && exit $$locked
 	# This also brings what the build of torch needs. hatchling comes from the lock: pip need not fetch another one to
