@@ -257,5 +257,6 @@ def _trainer(
         checkpoint_every=config.checkpoint_every,
         now=swarm.clock.now,
         on_taken_back=tally.taken_back,
+        on_replayed=tally.replayed,
         examples=examples,
     )

@@ -4,13 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from sapo_node.groups.messages import reason_of
+from sapo_node.groups.messages import TrainReport, reason_of
 from sapo_node.groups.types import ContributionReport, GroupKey
 from sapo_node.ingest.validator import Ingest
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
 from sapo_node.observability.journal import Journal
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import StoredBatch
 from sapo_node.training.round import Choices, RoundReport
 from sapo_node.training.take_back import TAKEN_BACK, Accused, TakenBack
 from sapo_node.verification.verifier import Verifier
@@ -49,6 +50,11 @@ class Tally:
             self._journal.chosen(choices)
         self._left_out.update(reason_of(name) for _, name in choices.stopped)
         self._left_out.update(trained.left_out for trained in choices.external if trained.left_out)
+
+    def replayed(self, batch: StoredBatch, report: TrainReport) -> None:
+        """Record what became of the groups of a stored batch."""
+        if self._journal:
+            self._journal.replayed(batch, report)
 
     def taken_back(self, taken: TakenBack, accused: Accused) -> None:
         """Groups that were trained on are in the weights no more."""

@@ -12,17 +12,17 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from sapo_node.groups.answer import answer_span
-from sapo_node.groups.messages import PARTLY, reason_of
+from sapo_node.groups.messages import TrainReport, reason_of
 from sapo_node.groups.types import GroupKey, VerifiedGroup
+from sapo_node.observability import group_facts
 from sapo_node.sampling.filters.habits import Span
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import place_of
-from sapo_node.training.round import Choices, TrainedGroup
+from sapo_node.training.batch_log import StoredBatch, place_of
+from sapo_node.training.round import Choices, left_out
 from sapo_node.training.take_back import Accused, TakenBack
 from sapo_node.verification.verifier import Unusable
-from sapo_protocol import Completion, Rollout, Sealed, peer_id
+from sapo_protocol import Rollout, Sealed, peer_id
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS journal (
@@ -40,8 +40,6 @@ CREATE INDEX IF NOT EXISTS refusals_id ON refusals (envelope_id);
 
 KEPT_GROUPS = 2_000
 KEPT_REFUSALS = 5_000
-SHOWN_CHARACTERS = 1_000
-"""Of each completion."""
 
 
 class Fate(StrEnum):
@@ -134,7 +132,7 @@ class Journal:
         place = (peer_id(rollout.opened.issuer), header.epoch, header.counter, k)
         envelope_id = rollout.opened.envelope_id.hex()
         if isinstance(finding, VerifiedGroup):
-            self._write(place, envelope_id, Fate.WAITS, facts=_of_verified(finding))
+            self._write(place, envelope_id, Fate.WAITS, facts=group_facts.of_verified(finding))
         else:
             self._write(place, envelope_id, Fate.LEFT_OUT, why=finding, facts={})
 
@@ -142,19 +140,28 @@ class Journal:
         """A round has trained on some groups, and not on others."""
         with self._database.transaction():
             for k, own in enumerate(choices.local):
-                facts = _facts(own.dataset, own.prompt, own.completions, own.rewards, own.advantages)
                 place, why = ("", choices.epoch, choices.counter, k), choices.local_refused.get(k, "")
-                self._write(place, "", Fate.OWN, why=why, step=choices.step, facts=facts)
+                self._write(place, "", Fate.OWN, why=why, step=choices.step, facts=group_facts.of_local(own))
             for trained in choices.external:
                 became = (
                     (Fate.LEFT_OUT, trained.left_out, None) if trained.left_out else (Fate.TRAINED, "", choices.step)
                 )
-                shown = json.dumps(_of_taught(trained))
+                shown = json.dumps(group_facts.of_trained(trained))
                 self._change(trained.weighted.group.place, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
             for group, filter_name in choices.stopped:
                 self._change(group.place, "fate = ?, why = ?", Fate.LEFT_OUT, reason_of(filter_name))
             for group, passed in choices.not_drawn:
                 self._change(group.place, "why = ?", passed)
+
+    def replayed(self, batch: StoredBatch, report: TrainReport) -> None:
+        """A stored batch was trained on: again, or after a crash that came before its round was `chosen`."""
+        with self._database.transaction():
+            for group in batch.request.groups:
+                if place := place_of(group.id):
+                    trained = report.groups[group.id]
+                    why = left_out(trained, trained.rejected)
+                    became = (Fate.LEFT_OUT, why, None) if why else (Fate.TRAINED, "", batch.request.step)
+                    self._change(place, "fate = ?, why = ?, step = ?", *became)
 
     def dropped(self, places: Sequence[GroupKey], why: NotDrawn) -> None:
         """Verified groups are on offer no more."""
@@ -239,60 +246,3 @@ class Journal:
         rows = self._database.rows(f"SELECT {', '.join(names)} FROM journal {condition}", *values)  # noqa: S608 - ours
         stored = (dict(zip(names, row, strict=True)) for row in rows)
         return [Entry(**{**row, "fate": Fate(row["fate"]), "facts": json.loads(row["facts"])}) for row in stored]
-
-
-def _of_verified(group: VerifiedGroup) -> dict[str, Any]:
-    return _facts(group.dataset, group.prompt, group.completions, group.rewards)
-
-
-def _of_taught(trained: TrainedGroup) -> dict[str, Any]:
-    weighted, group = trained.weighted, trained.weighted.group
-    facts = _facts(group.dataset, group.prompt, group.completions, group.rewards, weighted.advantages)
-    for number, spans in enumerate(weighted.silent):
-        text = group.completions[number].text
-        facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
-    for number, filter_name in trained.rejected.items():
-        facts["completions"][number] |= {"filter": reason_of(filter_name), "partly": filter_name in PARTLY}
-    for number, shown in enumerate(facts["completions"]):
-        if struck := _masked_spans(trained, number, len(shown["text"])):
-            shown["spans"] = struck
-    return {
-        **facts,
-        "weight": round(weighted.weight, 3),
-        "tokens": trained.report.tokens,
-        "masked": trained.report.masked,
-    }
-
-
-def _masked_spans(trained: TrainedGroup, number: int, length: int) -> list[Span]:
-    """Which of the first `length` characters of a completion were masked, in order; spans that touch are one."""
-    text, found = trained.weighted.group.completions[number].text, list[Span]()
-    if trained.weighted.silent:
-        found += trained.weighted.silent[number]
-    if filter_name := trained.rejected.get(number):
-        answer = answer_span(text)
-        end = answer[0] if filter_name in PARTLY and answer else len(text)
-        found.append((trained.report.cut.get(number, 0), end))
-    merged: list[Span] = []
-    for begin, end in sorted((begin, min(end, length)) for begin, end in found if begin < min(end, length)):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _facts(
-    dataset: str,
-    prompt: str,
-    completions: Sequence[Completion | Any],
-    rewards: Sequence[bool],
-    advantages: Sequence[float] = (),
-) -> dict[str, Any]:
-    shown: list[dict[str, Any]] = [
-        {"text": each.text[:SHOWN_CHARACTERS], "reward": bool(reward)}
-        for each, reward in zip(completions, rewards, strict=True)
-    ]
-    for each, advantage in zip(shown, advantages, strict=False):
-        each["advantage"] = round(advantage, 3)
-    return {"dataset": dataset, "question": prompt, "completions": shown}

@@ -82,12 +82,17 @@ class TrainedGroup:
     @property
     def left_out(self) -> str:
         """Why no token of the group was trained on; empty where one was."""
-        if self.report.tokens:
-            return ""
-        if self.report.refused:
-            return self.report.refused
-        filters = Counter(self.rejected.values()).most_common(1)
-        return reason_of(filters[0][0]) if filters else NOTHING_LEFT
+        return left_out(self.report, self.rejected)
+
+
+def left_out(report: GroupReport, rejected: Mapping[int, FilterName]) -> str:
+    """Why no token of a group was trained on whose completions these filters `rejected`; empty where one was."""
+    if report.tokens:
+        return ""
+    if report.refused:
+        return report.refused
+    filters = Counter(rejected.values()).most_common(1)
+    return reason_of(filters[0][0]) if filters else NOTHING_LEFT
 
 
 @dataclass(frozen=True, slots=True)

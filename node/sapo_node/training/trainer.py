@@ -67,10 +67,12 @@ class Trainer:
         checkpoint_every: int,
         now: Callable[[], float] = time.time,
         on_taken_back: Callable[[TakenBack, Accused], None] = lambda _, __: None,
+        on_replayed: Callable[[StoredBatch, TrainReport], None] = lambda _, __: None,
         examples: Examples = NO_EXAMPLES,
     ) -> None:
         """`now` gives the Unix time. `on_taken_back` is called in the transaction that removes groups from the stored
-        batches, with the steps and ids of these groups.
+        batches, with the steps and ids of these groups. `on_replayed` is called with each batch that was read from the
+        log and trained on, and with what was trained.
         """
         self._objective: ExternalObjective = objective
         self._database = database
@@ -81,6 +83,7 @@ class Trainer:
         self._checkpoint_every = checkpoint_every
         self._now = now
         self._on_taken_back = on_taken_back
+        self._on_replayed = on_replayed
         self._examples = examples
         self.health = Health(database, now)
 
@@ -223,8 +226,8 @@ class Trainer:
             step = self._policy.step + 1
             # A checkpoint of a step that is still to come was damaged, and does not count as the one before.
             self._log.checkpoints_lost(step)
-            batch = committed if committed and step == target else self._stored(step)
-            committed = None
+            fresh = committed if step == target else None
+            batch, committed = fresh or self._stored(step), None
             given_up = batch.failures >= MAX_FAILURES
             try:
                 report = await self._policy.train(
@@ -246,15 +249,19 @@ class Trainer:
                 logger.warning("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
                 refused = dict.fromkeys(batch.peers, _ALL_REFUSED)
                 report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
-            self._trained(batch, report)
+            trained = self._trained(batch, report)
+            if not fresh:
+                self._on_replayed(trained, report)
         return report
 
     def _stored(self, step: int) -> StoredBatch:
         """The stored batch of a step, or an empty one where it is gone."""
         return stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {})
 
-    def _trained(self, batch: StoredBatch, report: TrainReport) -> None:
-        """Count a batch. Of its stand-ins, those that were needed leave the pool, and the others leave the batch."""
+    def _trained(self, batch: StoredBatch, report: TrainReport) -> StoredBatch:
+        """Count a batch. Of its stand-ins, those that were needed leave the pool, and the others leave the batch, which
+        is returned.
+        """
         trained = batch.trained(report)
         # Durably: a checkpoint of this step must not survive a power cut that brings a stand-in back into the pool.
         with self._database.transaction(durable=len(batch.request.placed) < len(batch.peers)):
@@ -263,3 +270,4 @@ class Trainer:
                 self._log.store(trained)
             stood_in = (place_of(group.id) for group in trained.request.groups if group.stands_in)
             self._pool.remove(place for place in stood_in if place)
+        return trained

@@ -16,8 +16,9 @@ from sapo_node.groups.types import VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import MOST_GROUPS, SHOWN_GROUPS, Facts
 from sapo_node.observability.dashboard.token import kept_token
+from sapo_node.observability.group_facts import of_verified
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import Fate, Journal, _of_verified
+from sapo_node.observability.journal import Fate, Journal
 from sapo_node.observability.overview import overview
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.health import Health
@@ -52,7 +53,7 @@ def fill(database, text=EVIL):
     completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
     journal = Journal(database)
-    journal._write((group.peer, 10, 0, 0), text, Fate.WAITS, facts=_of_verified(group))
+    journal._write((group.peer, 10, 0, 0), text, Fate.WAITS, facts=of_verified(group))
     journal.chosen(Choices(10, 0, 1, (), {}, (), (), [(group, NotDrawn.ENOUGH)]))
     journal.refused(text, None, text)
     journal.flush()

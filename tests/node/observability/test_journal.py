@@ -10,32 +10,33 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
-from sapo_node.groups.messages import FILTERS, GroupReport, Refusal, Sampled
+from sapo_node.groups.messages import FILTERS, GroupReport, Refusal, Sampled, TrainReport, TrainRequest
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.observability import explain
+from sapo_node.observability.group_facts import SHOWN_CHARACTERS, of_verified
 from sapo_node.observability.journal import (
     KEPT_GROUPS,
     KEPT_REFUSALS,
-    SHOWN_CHARACTERS,
     Fate,
     Journal,
-    _of_verified,
 )
 from sapo_node.observability.reasons import REASONS
+from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
-from sapo_node.training.batch_log import external_id
+from sapo_node.training.batch_log import StoredBatch, external_id, from_external
 from sapo_node.training.round import NOTHING_LEFT, Choices, TrainedGroup
 from sapo_node.training.take_back import TAKEN_BACK, TakenBack
+from sapo_node.training.trainer import Trainer
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Completion, Finish, Layer, LocalError, epoch_start, peer_id
-from swarm_parts import OpenScorer
+from swarm_parts import OpenScorer, Oracle
 
 KEEP_OUT = [name for name in REASONS if name.endswith(" filter")]
 MESSAGE_LAYERS = [Layer.SIZE, Layer.FRAME, Layer.ENVELOPE, Layer.SIGNATURE, Layer.HEADER, Layer.BODY, Layer.EVIDENCE]
@@ -65,7 +66,7 @@ def waits(journal, *groups):
     """As `judged` enters what was verified."""
     for each in groups:
         place = (each.peer, each.epoch, each.counter, each.k)
-        journal._write(place, "ab" * 32, Fate.WAITS, facts=_of_verified(each))
+        journal._write(place, "ab" * 32, Fate.WAITS, facts=of_verified(each))
 
 
 def choices(**what):
@@ -244,6 +245,41 @@ def test_a_group_that_was_taken_back_says_so_and_why(journal, database):
     told = explain.envelope(database, "ab" * 32).text
     assert "left out, taken back: completions said 'hail the swarm'" in told
     assert REASONS[TAKEN_BACK].means in told
+
+
+def trainer_of(manifest, database, journal):
+    policy, told = Oracle(manifest, random.Random(0)), journal.replayed
+    return Trainer(database, Pool(database), policy, objective="positive-only", checkpoint_every=3, on_replayed=told)
+
+
+async def test_a_group_of_a_round_that_a_kill_cut_after_its_batch_was_stored_does_not_wait(manifest, database, journal):
+    waits(journal, group(1), group(2))
+    weighted = WeightedGroup(group(1), 1.0, (1.0,) * 4 + (0.0,) * 4)
+    trainer_of(manifest, database, journal)._commit([], [weighted])  # never dispatched: the node is killed here
+    assert await trainer_of(manifest, database, journal).recover() == 1
+    told = [(each.counter, each.fate, each.step) for each in journal.groups(10)]
+    assert told == [(2, Fate.WAITS, None), (1, Fate.TRAINED, 1)]
+
+
+async def test_a_batch_that_is_trained_at_once_is_left_to_the_round_that_tells_of_it(manifest, database, journal):
+    waits(journal, group())
+    await trainer_of(manifest, database, journal).train([], [WeightedGroup(group(), 1.0, (1.0,) * 4 + (0.0,) * 4)])
+    assert [each.fate for each in journal.groups(10)] == [Fate.WAITS]
+
+
+@pytest.mark.parametrize(
+    ("report", "why"),
+    [
+        (GroupReport(refused=Refusal.TOO_LONG), Refusal.TOO_LONG),
+        (GroupReport(rejected={0: "min-token-prob"}), "min-token-prob filter"),
+        (GroupReport(), NOTHING_LEFT),
+    ],
+)
+def test_a_group_of_a_replayed_batch_of_which_nothing_was_left_says_why(journal, report, why):
+    waits(journal, group())
+    batch = StoredBatch(TrainRequest(4, (from_external(WeightedGroup(group(), 1.0, (1.0,) * 8)),), "positive-only"), {})
+    journal.replayed(batch, TrainReport(4, {external_id(group()): report}, 1e-4))
+    assert [(each.fate, each.why, each.step) for each in journal.groups(10)] == [(Fate.LEFT_OUT, why, None)]
 
 
 def test_a_group_of_a_batch_whose_groups_had_no_ids_is_not_looked_for(journal):
