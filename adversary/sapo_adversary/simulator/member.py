@@ -247,6 +247,7 @@ def _config_of(simulation: Simulation, spec: NodeSpec) -> Config:
         external=spec.external,
         selection=spec.selection,
         external_objective=spec.external_objective,
+        replay=spec.replay,
         filters=simulation.filters_of(spec),
         max_tokens=spec.max_tokens,
         eval_every=0,

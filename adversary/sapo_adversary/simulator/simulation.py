@@ -44,6 +44,7 @@ class NodeSpec:
     external: int | Literal["auto"] = 4
     selection: Selection = "trust"
     external_objective: ExternalObjective = "positive-only"
+    replay: bool = False
     learning_rate: float = 1e-4
     decay_rounds: int = 0
     """By default the learning rate is constant, unlike that of a node: most experiments end while it would still be

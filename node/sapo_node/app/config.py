@@ -122,6 +122,7 @@ class Config:
         "Rounds after the warm-up until the learning rate is half of its full value. After twice as many it is a "
         "third, and so on, down to a twentieth. 0 keeps the rate constant.",
     )
+    replay: bool = _key(False, "Where local groups have no advantage, train once more on earlier correct completions.")
     external_objective: ExternalObjective = _key(
         "positive-only",
         "Which external completions the loss counts: positive-only (those with positive advantage) or on-policy (all, "
@@ -137,9 +138,7 @@ class Config:
         "Filters for correct external completions, against poison: all, some, or none with []. The node trains only "
         "on what passes them. docs/research/poison.md says what each filter stops.",
     )
-    max_tokens: int | Auto = _key(
-        AUTO, "Longest completion this node generates, in tokens of its model. `auto` as for `lora`."
-    )
+    max_tokens: int | Auto = _key(AUTO, "Longest completion of this node, in its model's tokens. `auto` as for `lora`.")
     dashboard: str = _key(
         "127.0.0.1:0",
         "HOST:PORT at which the node serves its page; port 0 takes a free port, `off` serves no page. Beyond loopback "

@@ -9,7 +9,8 @@ from sapo_protocol import LocalError, Manifest
 
 MAX_ROUND_TOKENS = 2**20
 """Tokens that the completions of one round may have: 16 groups of 16 completions of 4,096 tokens. Their batch fits into
-one value of the database beside the most text of others (DRAWN_BYTES).
+one value of the database beside the most text of others (DRAWN_BYTES). With `replay` a batch has as much once more, so
+the half is allowed.
 """
 
 
@@ -19,7 +20,7 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
     """
     require_installed()
     recipe = recipe_of(config)
-    _require_storable(config.local, manifest.completions, recipe.max_tokens)
+    _require_storable(config, manifest.completions, recipe.max_tokens)
     return LearnerOptions(
         checkpoints=str(folder.checkpoints),
         model=config.model,
@@ -42,10 +43,11 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
     )
 
 
-def _require_storable(local: int, completions: int, max_tokens: int) -> None:
-    tokens = local * completions * max_tokens
-    if tokens > MAX_ROUND_TOKENS:
+def _require_storable(config: Config, completions: int, max_tokens: int) -> None:
+    tokens = config.local * completions * max_tokens
+    most = MAX_ROUND_TOKENS // 2 if config.replay else MAX_ROUND_TOKENS
+    if tokens > most:
         raise LocalError(
-            f"{local} local groups of {completions} completions of up to {max_tokens:,} tokens may have {tokens:,}; "
-            f"a round may have {MAX_ROUND_TOKENS:,}, so lower --local or --max-tokens"
+            f"{config.local} local groups of {completions} completions of up to {max_tokens:,} tokens may have "
+            f"{tokens:,}; a round may have {most:,}, so lower --local or --max-tokens"
         )

@@ -10,6 +10,7 @@ from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.training.evaluation import measure
 from sapo_node.training.policy import Policy
+from sapo_node.training.replay import Replay
 from sapo_node.training.rollout import Contribution, RoundFailed
 from sapo_node.training.round import Phase, RoundReport, Rounds
 from sapo_node.training.trainer import Trainer
@@ -99,6 +100,7 @@ class TrainingLoop:
             pool=node.pool,
             external=external,
             trainer=self._trainer,
+            replay=Replay() if config.replay and config.train else None,
             now=node.swarm.clock.now,
             on_phase=self._on_phase,
             on_chosen=node.tally.chosen,

@@ -6,7 +6,7 @@ from sapo_node.app.config import Config
 
 OF_LEARNER = (
     *("generate", "lora", "lora_layers", "dtype", "thinking", "gradient_checkpointing", "device", "threads"),
-    *("learning_rate", "warmup", "decay_rounds", "checkpoint_every", "eval_every"),
+    *("learning_rate", "warmup", "decay_rounds", "replay", "checkpoint_every", "eval_every"),
 )
 """Settings of the learner. A trainer of another program has settings of its own."""
 OF_ROUNDS = ("external_objective", "selection", "filters", "log_to")

@@ -9,7 +9,8 @@ from sapo_node.groups.prompt import Example, Prompt
 from sapo_protocol.errors import LocalError
 
 Finish = Literal["stop", "length"]
-Source = Literal["local", "external"]
+Source = Literal["local", "replay", "external"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 ExternalObjective = Literal["positive-only", "on-policy"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Auto = Literal["auto"]
@@ -128,7 +129,7 @@ class TrainGroup:
             raise RequestError("a group has another number of advantages than of completions")
         if not 0 <= self.weight <= 1:
             raise RequestError("a group's weight must lie between 0 and 1")
-        if self.source == "local" and any(completion.tokens is None for completion in self.completions):
+        if self.source != "external" and any(completion.tokens is None for completion in self.completions):
             raise RequestError("a local completion lacks its tokens")
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sapo_node.groups.answer import ANSWER_END, answer_span
-from sapo_node.groups.messages import Refusal, Sampled, TrainGroup
+from sapo_node.groups.messages import Refusal, Sampled, Source, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.device import micro_logits
 from sapo_node.learner.forward import Tokens, beginning_of, pad_right, read_prompts, run, stems_of
@@ -33,7 +33,7 @@ class Row:
     """The id of its group."""
     number: int
     """Of the completion in its group."""
-    external: bool
+    source: Source
     prompt: Tokens
     completion: tuple[int, ...]
     """Its token ids, with the end where the end is trained."""
@@ -109,7 +109,7 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
         else:
             sampled = completion.logprobs[: len(tokens)]
             rows.append(
-                Row(group.id, number, external, prompt, tokens, advantage, group.weight, answer, silent, sampled)
+                Row(group.id, number, group.source, prompt, tokens, advantage, group.weight, answer, silent, sampled)
             )
     if reason and not any(row.advantage > 0 for row in rows):
         raise Refused(reason)

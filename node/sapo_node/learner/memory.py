@@ -155,7 +155,7 @@ def _full_round(options: LearnerOptions) -> Iterator[Row]:
         # The model reads equal prompts and equal beginnings only once, so these prompts differ in their first token.
         prompt = (group,) + (0,) * (PROMPT_TOKENS - 1)
         text = (0,) * options.max_tokens
-        row = Row(str(group), 0, external=False, prompt=prompt, completion=text, advantage=1.0, weight=1.0)
+        row = Row(str(group), 0, source="local", prompt=prompt, completion=text, advantage=1.0, weight=1.0)
         yield from [row] * options.completions
 
 

@@ -1,10 +1,11 @@
 """What a step of the trainer adds up over its micro-batches, by group and in all."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from sapo_node.groups.messages import FilterName, GroupReport, Refusal
+from sapo_node.groups.messages import SOURCES, FilterName, GroupReport, Refusal, Source
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import MicroBatch
 
@@ -32,29 +33,25 @@ class Tally:
     loss: float = 0.0
     entropy: float = 0.0
     """In nats, of all local tokens."""
-    local_tokens: int = 0
-    external_tokens: int = 0
-    local_seconds: float = 0.0
-    external_seconds: float = 0.0
+    tokens: Counter[Source] = field(default_factory=Counter)
+    seconds: dict[Source, float] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0.0))
 
     def count(self, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
-        """Add a micro-batch whose B x T tokens have these weights, (B, T), and these logits, (B, T, V)."""
+        """Add a micro-batch of one source with the weights of its tokens, (B, T), and its logits, (B, T, V)."""
         self.loss += loss
+        source = batch.rows[0].source
         for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
             group = self.groups[row.group]
             group.tokens += trained
-            if row.external and row.advantage > 0:
+            if source == "external" and row.advantage > 0:
                 group.masked += len(row.completion) - trained
-            if row.external:
-                self.external_tokens += trained
-            else:
-                self.local_tokens += trained
-        if not batch.rows[0].external:
+            self.tokens[source] += trained
+        if source == "local":
             self.entropy += float((grpo.token_entropy(logits) * batch.mask).sum())
 
     def give_up(self) -> None:
         """No update was made of what was added up."""
-        self.local_tokens = self.external_tokens = 0
+        self.tokens.clear()
         for group in self.groups.values():
             group.tokens = group.masked = 0
             group.refused = group.refused or Refusal.NOT_FINITE

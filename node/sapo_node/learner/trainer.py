@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from sapo_node.groups.messages import (
     PARTLY,
+    SOURCES,
     ExternalObjective,
     LearnerOptions,
     Refusal,
@@ -83,7 +84,7 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=True)
         self.step = request.step
         self._take_average()
-        entropy = _ratio(tally.entropy, tally.local_tokens)
+        entropy = _ratio(tally.entropy, tally.tokens["local"])
         if skipped is Refusal.NOT_FINITE:
             tally.give_up()
         groups = [group for group in request.groups if group.id in tally.groups]
@@ -100,12 +101,12 @@ class Trainer:
             zero_advantage=_ratio(sum(not any(each.advantages) for each in groups), len(groups)),
             learning_rate=rate,
             external_weight=_ratio(sum(weights), len(weights)),
-            local_tokens=tally.local_tokens,
-            external_tokens=tally.external_tokens,
+            local_tokens=tally.tokens["local"] + tally.tokens["replay"],
+            external_tokens=tally.tokens["external"],
             skipped=skipped,
             seconds=time.monotonic() - started,
-            local_seconds=tally.local_seconds,
-            external_seconds=tally.external_seconds,
+            local_seconds=tally.seconds["local"] + tally.seconds["replay"],
+            external_seconds=tally.seconds["external"],
         )
 
     @torch.no_grad()
@@ -167,12 +168,13 @@ class Trainer:
 
     def _backward(self, rows: Sequence[Row], objective: ExternalObjective, tally: Tally) -> None:
         """Add every micro-batch's gradient; rows that do not count are never run."""
-        for external in (False, True):
+        for source in SOURCES:
+            external = source == "external"
             started = time.monotonic()
             counted = [
                 row
                 for row in rows
-                if row.external == external
+                if row.source == source
                 and row.weight > 0
                 and row.completion
                 and grpo.counts(row.advantage, external=external, objective=objective)
@@ -198,10 +200,7 @@ class Trainer:
                 loss = grpo.policy_loss(inputs, self._denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
                 tally.count(batch, weights, logits.detach(), loss.item())
-            if external:
-                tally.external_seconds += time.monotonic() - started
-            else:
-                tally.local_seconds += time.monotonic() - started
+            tally.seconds[source] += time.monotonic() - started
 
     def _weights(self, batch: MicroBatch, logprobs: Tensor) -> Tensor:
         """Return the (B, T) token weights."""

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from sapo_node.groups.codec import from_json, to_json
-from sapo_node.groups.messages import PARTLY, GroupReport, Sampled, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.messages import PARTLY, GroupReport, Sampled, Source, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
@@ -41,9 +41,11 @@ LOCAL = ""
 """Stands for this node itself where a batch lists the peer of each group."""
 
 
-def local_id(k: int) -> str:
-    """The id, in requests and reports, of the group that this node generated for task `k` of its round."""
-    return f"local/{k}"
+def local_id(k: int, source: Source = "local") -> str:
+    """The id, in requests and reports, of the group that this node generated for task `k` of its round, or of the `k`th
+    that it replays.
+    """
+    return f"{source}/{k}"
 
 
 def external_id(group: VerifiedGroup) -> str:
@@ -267,10 +269,10 @@ def _batch(request_json: str, peers_json: str, failures: int) -> StoredBatch:
     return StoredBatch(request, {name: str(peers[name]) for name in names}, failures)
 
 
-def from_local(group: LocalGroup, name: str, examples: Examples = NO_EXAMPLES) -> TrainGroup:
+def from_local(group: LocalGroup, name: str, examples: Examples = NO_EXAMPLES, source: Source = "local") -> TrainGroup:
     """What the learner is told of an own group."""
     shown = examples.prompt(group.dataset, group.prompt).examples
-    return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions, name, shown, group.rewards)
+    return TrainGroup(source, group.prompt, 1.0, group.advantages, group.completions, name, shown, group.rewards)
 
 
 def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> TrainGroup:

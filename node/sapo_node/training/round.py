@@ -19,6 +19,7 @@ from sapo_node.sampling.mix import Costs
 from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
 from sapo_node.storage.counters import Slot
 from sapo_node.training.batch_log import external_id, local_id
+from sapo_node.training.replay import Replay
 from sapo_node.training.rollout import Contribution
 from sapo_node.training.trainer import Trainer
 from sapo_node.verification.scheduler import VerificationScheduler
@@ -153,11 +154,14 @@ class Rounds:
         pool: Pool,
         external: ExternalSampler,
         trainer: Trainer,
+        replay: Replay | None = None,
         now: Callable[[], float],
         on_phase: Callable[[Phase | None], None] = lambda _: None,
         on_chosen: Callable[[Choices], None] = lambda _: None,
     ) -> None:
-        """`now` gives the Unix time. `on_phase` is called with each phase as it begins, and with None as it ends.
+        """Without `replay` no group is replayed. `now` gives the Unix time.
+
+        `on_phase` is called with each phase as it begins, and with None as it ends.
         `on_chosen` is called with what the round trained on.
         """
         self._contribution = contribution
@@ -165,6 +169,7 @@ class Rounds:
         self._pool = pool
         self._external = external
         self._trainer = trainer
+        self._replay = replay
         self._now = now
         self._on_phase = on_phase
         self._on_chosen = on_chosen
@@ -182,7 +187,8 @@ class Rounds:
             choice = await self._external.choose(self._pool.groups(), epoch=slot.epoch)
             self._pool.remove(group.place for group, _ in choice.stopped)
         with watch.phase("train"):
-            training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins])
+            replayed = self._replay.beside(local) if self._replay else []
+            training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins], replayed)
         trained, spared = _trained([*choice.drawn, *choice.stand_ins], training)
         seconds = watch.seconds["generate"] + training.local_seconds
         alarm = await self._external.observe(local, choice, Costs(seconds, training.external_seconds, len(trained)))
@@ -219,6 +225,8 @@ class Rounds:
 
     async def _take_back(self, alarm: Alarm) -> None:
         """Replay the last steps without the external groups of which the alarm accuses a correct completion."""
+        if self._replay:
+            self._replay.forget()
 
         def accused(group: TrainGroup, peer: str) -> bool:
             tier = self._external.tier_of(peer)

@@ -92,9 +92,13 @@ class Trainer:
         """The step of the newest stored batch, or of the policy where none is stored."""
         return max(self._policy.step, self._log.newest)
 
-    async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
-        """Commit one batch and train on it, whatever dies in between. `external` are drawn groups and stand-ins."""
-        batch = self._commit(local, external)
+    async def train(
+        self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup], replayed: Sequence[LocalGroup] = ()
+    ) -> TrainReport:
+        """Commit one batch and train on it, whatever dies in between. `external` are drawn groups and stand-ins,
+        `replayed` local groups of earlier rounds.
+        """
+        batch = self._commit(local, external, replayed)
         step = batch.request.step
         report = await self._catch_up(step, batch)
         if step % self._checkpoint_every == 0:
@@ -157,9 +161,12 @@ class Trainer:
             await self.checkpoint()
         return taken
 
-    def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> StoredBatch:
+    def _commit(
+        self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup], replayed: Sequence[LocalGroup] = ()
+    ) -> StoredBatch:
         groups = [
             *(from_local(group, local_id(k), self._examples) for k, group in enumerate(local)),
+            *(from_local(group, local_id(k, "replay"), self._examples, "replay") for k, group in enumerate(replayed)),
             *(from_external(weighted, self._examples) for weighted in external),
         ]
         peers = dict.fromkeys((group.id for group in groups), LOCAL)

@@ -98,7 +98,7 @@ def random_rows(seed):
         Row(
             str(n // 4),
             n % 4,
-            external=False,
+            source="local",
             prompt=prompts[n // 4],
             completion=tokens(n + 1),
             advantage=value,

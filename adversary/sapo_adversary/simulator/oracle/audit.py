@@ -149,9 +149,11 @@ class WatchedTrainer(Trainer):
         super().__init__(*parts, **settings)
         self._look = look
 
-    async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
+    async def train(
+        self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup], replayed: Sequence[LocalGroup] = ()
+    ) -> TrainReport:
         """Train on the batch and show it."""
-        report = await super().train(local, external)
+        report = await super().train(local, external, replayed)
         self._look(local, [each for each in external if external_id(each.group) in report.groups])
         return report
 

@@ -200,7 +200,7 @@ def _require_agreement(policy: Policy, prompts: Sequence[Tokens], groups: Sequen
     """
     longest = [max(group, key=lambda draft: len(draft.tokens)) for group in groups]
     rows = [
-        Row("", 0, False, prompt, tuple(draft.tokens), 0.0, 0.0, sampled=tuple(draft.logprobs))
+        Row("", 0, "local", prompt, tuple(draft.tokens), 0.0, 0.0, sampled=tuple(draft.logprobs))
         for prompt, draft in zip(prompts, longest, strict=True)
         if draft.tokens
     ]
