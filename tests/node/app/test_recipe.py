@@ -49,5 +49,7 @@ def test_a_round_of_more_tokens_than_can_be_stored_is_refused_before_it_begins(t
     manifest, folder = load_manifest("starter"), StateFolder(tmp_path)
     most = MAX_ROUND_TOKENS // (16 * manifest.completions)
     assert learner_options(Config(local=16, max_tokens=most), manifest, folder).max_tokens == most
+    with pytest.raises(LocalError, match=r"a round may have 524,288, so lower --local or --max-tokens"):
+        learner_options(Config(local=16, max_tokens=most, replay=True), manifest, folder)
     with pytest.raises(LocalError, match=r"a round may have 1,048,576, so lower --local or --max-tokens"):
         learner_options(Config(local=16, max_tokens=most + 1), manifest, folder)

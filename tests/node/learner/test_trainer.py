@@ -271,6 +271,34 @@ def test_the_report_says_how_much_came_from_others(trainer):
     assert report.external_share == 8 / (8 + report.local_tokens)
 
 
+def again(group):
+    """The correct completions of a group, as a later round replays them."""
+    return replace(group, source="replay", id="again", completions=group.completions[:1], advantages=(1.5,), rewards=())
+
+
+def test_a_replayed_completion_becomes_likelier_and_counts_as_a_local_one(trainer):
+    group = local(trainer)
+    before = logprob(trainer, group.completions[0].text)
+    report = trainer.train(TrainRequest(1, (again(group),)))
+    assert logprob(trainer, group.completions[0].text) > before
+    assert report.local_tokens == report.groups["again"].tokens > 0
+    assert report.external_tokens == 0
+
+
+def test_entropy_and_length_are_those_of_the_round_whatever_it_replays(trainer):
+    group = local(trainer)
+    replayed = again(local(trainer, seed=3))
+    other = Trainer(load(OPTIONS), OPTIONS)
+    alone, both = other.train(TrainRequest(1, (group,))), trainer.train(TrainRequest(1, (group, replayed)))
+    assert (both.entropy, both.mean_length, both.truncated) == (alone.entropy, alone.mean_length, alone.truncated)
+    assert not same(weights(other), trainer)
+
+
+def test_a_replayed_group_needs_the_tokens_that_were_sampled():
+    with pytest.raises(RequestError):
+        replace(external("4", "5", rewards=(1, 0)), source="replay")
+
+
 def test_the_report_says_how_long_each_kind_of_group_took(trainer):
     alone = trainer.train(TrainRequest(1, (local(trainer),)))
     both = trainer.train(TrainRequest(2, (local(trainer), external("aaaa", "bbbb", rewards=(1, 0)))))

@@ -1,4 +1,4 @@
-"""An alarm is not lost if the node ends before it has decided to take steps back."""
+"""What a round does if it raises an alarm, or if the node ends before it has decided to take steps back."""
 
 import pytest
 
@@ -11,6 +11,8 @@ from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.storage.counters import Slot
 from sapo_node.storage.database import StateError
+from sapo_node.training.batch_log import stored_batch
+from sapo_node.training.replay import Replay
 from sapo_node.training.round import Rounds
 from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
@@ -45,7 +47,7 @@ def start(database, manifest, rng):
     """Start the parts of a node that play rounds, each time on the same state."""
     policy = Oracle(manifest, rng)
 
-    def start(answers, on_chosen=lambda _: None):
+    def start(answers, on_chosen=lambda _: None, replay=None):
         ledger, pool = Ledger(database), Pool(database)
         swarm = context_of(manifest, rng)
         queue = PendingQueue(database, manifest, rng=rng)
@@ -59,6 +61,7 @@ def start(database, manifest, rng):
                 database, ledger, rng, local=1, external=2, filters=("baseline",), selection="trust"
             ),
             trainer=Trainer(database, pool, policy, objective="positive-only", checkpoint_every=50),
+            replay=replay,
             now=lambda: 0.0,
             on_chosen=on_chosen,
         )
@@ -90,3 +93,28 @@ async def test_an_alarm_is_raised_again_if_the_node_ended_before_it_decided_to_t
     await play(rounds, [16])
     [taken] = taken_back(database)
     assert (taken.reason, taken.peers) == ("the local reward fell", 1)
+
+
+async def test_a_round_without_a_correct_completion_trains_again_on_those_of_the_one_before(start, database):
+    answers = Answers()
+    _, rounds = start(answers, replay=Replay())
+    await play(rounds, [0])
+    answers.right = 0
+    await play(rounds, [1, 2])
+    groups = [
+        [(each.id, len(each.completions)) for each in stored_batch(database, step).request.groups] for step in (2, 3)
+    ]
+    assert groups == [[("local/0", 8), ("replay/0", 6)], [("local/0", 8)]]
+
+
+async def test_after_an_alarm_nothing_is_replayed_that_was_sampled_before_it(start):
+    answers, replay = Answers(), Replay()
+    pool, rounds = start(answers, replay=replay)
+    pool.add(of_a_stranger(counter) for counter in range(40))
+    await play(rounds, range(12))
+    answers.right = 0
+    await play(rounds, range(12, 15))
+    waiting = Answers()
+    replay.beside(await waiting.generate(None, 1) * 4)
+    await play(rounds, [15])
+    assert replay.beside(await answers.generate(None, 1)) == []

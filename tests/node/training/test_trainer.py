@@ -180,6 +180,15 @@ async def test_a_killed_node_replays_what_it_had_stored(trainer, policy, databas
     assert [step for step, _ in reborn.trained] == [1, 2]
 
 
+async def test_a_killed_node_trains_again_on_what_its_round_replayed(trainer, policy, database, pool):
+    trainer._commit([LOCAL_GROUP], [], [LOCAL_GROUP])  # stored, never dispatched: the node is killed here
+    again = Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)
+    assert await again.recover() == 1
+    ((_, groups),) = policy.trained
+    assert [(each.id, each.source) for each in groups] == [(local_id(0), "local"), (local_id(0, "replay"), "replay")]
+    assert trained_per_peer(database) == {LOCAL: (2, 20)}
+
+
 async def test_recovering_with_nothing_to_do_trains_nothing(trainer, policy):
     assert await trainer.recover() == 0
     assert policy.trained == []
