@@ -170,6 +170,7 @@ start {fresh} --local four                  | 2 | --local & 'four' is not a vali
 start {fresh} --external 257                | 1 | external is 257 & from 0 to 256
 start {fresh} --external many               | 2 | --external & neither a whole number nor `auto`
 start {fresh} --max-tokens 0                | 1 | max_tokens is 0 & from 1
+start {fresh} --local 16 --max-tokens 65536  | 1 | may have 8,388,608 & lower --local or --max-tokens
 start {fresh} --examples 9                  | 1 | examples is 9 & from 0 to 8
 start {fresh} --examples few                | 2 | --examples & neither a whole number nor `auto`
 start {fresh} --lora-layers -1              | 1 | lora_layers is -1 & from 0 to 1024

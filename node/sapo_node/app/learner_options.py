@@ -15,12 +15,9 @@ the half is allowed.
 
 
 def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> LearnerOptions:
-    """Return the options of the learner process. Raises LocalError if torch is not installed, or if the completions of
-    a round may have more than MAX_ROUND_TOKENS.
-    """
+    """Return the options of the learner process. Raises LocalError if torch is not installed."""
     require_installed()
     recipe = recipe_of(config)
-    _require_storable(config, manifest.completions, recipe.max_tokens)
     return LearnerOptions(
         checkpoints=str(folder.checkpoints),
         model=config.model,
@@ -43,8 +40,12 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
     )
 
 
-def _require_storable(config: Config, completions: int, max_tokens: int) -> None:
-    tokens = config.local * completions * max_tokens
+def require_storable(config: Config, completions: int) -> None:
+    """Raises LocalError if a node that trains may generate more than MAX_ROUND_TOKENS in a round of groups of so many
+    completions.
+    """
+    max_tokens = recipe_of(config).max_tokens
+    tokens = config.local * completions * max_tokens if config.train else 0
     most = MAX_ROUND_TOKENS // 2 if config.replay else MAX_ROUND_TOKENS
     if tokens > most:
         raise LocalError(

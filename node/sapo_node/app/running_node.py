@@ -24,7 +24,7 @@ from sapo_node.app.exchange import (
     resend,
 )
 from sapo_node.app.feeding import for_trainer, remote_policy, serve_feed
-from sapo_node.app.learner_options import learner_options
+from sapo_node.app.learner_options import learner_options, require_storable
 from sapo_node.app.network_settings import network_settings
 from sapo_node.app.node import Node, build_node
 from sapo_node.app.recipe import recipe_of
@@ -139,6 +139,7 @@ class RunningNode:
         settings = network_settings(self._config, self._swarm.manifest, self._swarm.identity, anchors.addresses)
         settings.require_usable()
         require_installed(self._config.log_to)
+        require_storable(self._config, self._swarm.manifest.completions)
         facts = self._facts(database, contributes=contributor is not None)
         if page := parse_place(self._config.dashboard):
             await self._serve_page(nursery, facts, database, page)

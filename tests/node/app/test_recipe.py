@@ -5,10 +5,9 @@ import json
 import pytest
 
 from sapo_node.app.config import Config
-from sapo_node.app.learner_options import MAX_ROUND_TOKENS, learner_options
+from sapo_node.app.learner_options import MAX_ROUND_TOKENS, require_storable
 from sapo_node.app.recipe import recipe_of
-from sapo_node.app.state import StateFolder
-from sapo_protocol import LocalError, load_manifest
+from sapo_protocol import LocalError
 
 
 def folder_of(root, size, **settings):
@@ -45,11 +44,11 @@ def test_all_weights_of_a_model_that_has_adapters_by_default_learn_at_a_tenth_of
     assert recipe_of(Config(model=model, lora=0, learning_rate=3e-4)).learning_rate == 3e-4
 
 
-def test_a_round_of_more_tokens_than_can_be_stored_is_refused_before_it_begins(tmp_path):
-    manifest, folder = load_manifest("starter"), StateFolder(tmp_path)
-    most = MAX_ROUND_TOKENS // (16 * manifest.completions)
-    assert learner_options(Config(local=16, max_tokens=most), manifest, folder).max_tokens == most
-    with pytest.raises(LocalError, match=r"a round may have 524,288, so lower --local or --max-tokens"):
-        learner_options(Config(local=16, max_tokens=most, replay=True), manifest, folder)
+def test_a_round_of_more_tokens_than_can_be_stored_is_refused():
+    most = MAX_ROUND_TOKENS // (16 * 8)
+    require_storable(Config(local=16, max_tokens=most), 8)
     with pytest.raises(LocalError, match=r"a round may have 1,048,576, so lower --local or --max-tokens"):
-        learner_options(Config(local=16, max_tokens=most + 1), manifest, folder)
+        require_storable(Config(local=16, max_tokens=most + 1), 8)
+    with pytest.raises(LocalError, match=r"a round may have 524,288, so lower --local or --max-tokens"):
+        require_storable(Config(local=16, max_tokens=most, replay=True), 8)
+    require_storable(Config(local=16, max_tokens=most + 1, train=False), 8)
