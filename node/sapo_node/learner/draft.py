@@ -9,7 +9,7 @@ from sapo_node.learner.encoding import within
 from sapo_node.learner.model import Policy
 
 DECIMALS = 6
-"""Of a log-probability. More say nothing in float32, and would double what a round takes in the database."""
+"""Of a log-probability. More say nothing in float32, and would make a stored batch a third larger."""
 
 
 @dataclass(slots=True, kw_only=True)
