@@ -143,9 +143,7 @@ class Journal:
                 place, why = ("", choices.epoch, choices.counter, k), choices.local_refused.get(k, "")
                 self._write(place, "", Fate.OWN, why=why, step=choices.step, facts=group_facts.of_local(own))
             for trained in choices.external:
-                became = (
-                    (Fate.LEFT_OUT, trained.left_out, None) if trained.left_out else (Fate.TRAINED, "", choices.step)
-                )
+                became = _became(trained.left_out, choices.step)
                 shown = json.dumps(group_facts.of_trained(trained))
                 self._change(trained.weighted.group.place, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
             for group, filter_name in choices.stopped:
@@ -159,8 +157,7 @@ class Journal:
             for group in batch.request.groups:
                 if place := place_of(group.id):
                     trained = report.groups[group.id]
-                    why = left_out(trained, trained.rejected)
-                    became = (Fate.LEFT_OUT, why, None) if why else (Fate.TRAINED, "", batch.request.step)
+                    became = _became(left_out(trained, trained.rejected), batch.request.step)
                     self._change(place, "fate = ?, why = ?, step = ?", *became)
 
     def dropped(self, places: Sequence[GroupKey], why: NotDrawn) -> None:
@@ -246,3 +243,8 @@ class Journal:
         rows = self._database.rows(f"SELECT {', '.join(names)} FROM journal {condition}", *values)  # noqa: S608 - ours
         stored = (dict(zip(names, row, strict=True)) for row in rows)
         return [Entry(**{**row, "fate": Fate(row["fate"]), "facts": json.loads(row["facts"])}) for row in stored]
+
+
+def _became(why_left_out: str, step: int) -> tuple[Fate, str, int | None]:
+    """Fate, reason and step of a group of a batch; the reason is empty where something of the group was trained on."""
+    return (Fate.LEFT_OUT, why_left_out, None) if why_left_out else (Fate.TRAINED, "", step)

@@ -269,8 +269,9 @@ def _batch(request_json: str, peers_json: str, failures: int) -> StoredBatch:
     return StoredBatch(request, {name: str(peers[name]) for name in names}, failures)
 
 
-def from_local(group: LocalGroup, name: str, examples: Examples = NO_EXAMPLES, source: Source = "local") -> TrainGroup:
-    """What the learner is told of an own group."""
+def from_local(group: LocalGroup, k: int, examples: Examples = NO_EXAMPLES, source: Source = "local") -> TrainGroup:
+    """What the learner is told of an own group; `k` as in `local_id`."""
+    name = local_id(k, source)
     shown = examples.prompt(group.dataset, group.prompt).examples
     return TrainGroup(source, group.prompt, 1.0, group.advantages, group.completions, name, shown, group.rewards)
 

@@ -36,7 +36,6 @@ from sapo_node.training.batch_log import (
     external_id,
     from_external,
     from_local,
-    local_id,
     place_of,
     stored_batch,
 )
@@ -165,8 +164,8 @@ class Trainer:
         self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup], replayed: Sequence[LocalGroup] = ()
     ) -> StoredBatch:
         groups = [
-            *(from_local(group, local_id(k), self._examples) for k, group in enumerate(local)),
-            *(from_local(group, local_id(k, "replay"), self._examples, "replay") for k, group in enumerate(replayed)),
+            *(from_local(group, k, self._examples) for k, group in enumerate(local)),
+            *(from_local(group, k, self._examples, "replay") for k, group in enumerate(replayed)),
             *(from_external(weighted, self._examples) for weighted in external),
         ]
         peers = dict.fromkeys((group.id for group in groups), LOCAL)
