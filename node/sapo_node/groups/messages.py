@@ -227,7 +227,7 @@ class TrainReport:
     truncated: float | None = None
     """Share of local completions that were cut at the limit."""
     zero_advantage: float | None = None
-    """Share of the request's groups that have no advantage."""
+    """Share of the request's groups that have no advantage, without replayed ones."""
     external_weight: float | None = None
     """Mean weight of the external groups."""
     local_tokens: int = 0

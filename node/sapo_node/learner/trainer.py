@@ -87,7 +87,7 @@ class Trainer:
         entropy = _ratio(tally.entropy, tally.tokens["local"])
         if skipped is Refusal.NOT_FINITE:
             tally.give_up()
-        groups = [group for group in request.groups if group.id in tally.groups]
+        groups = [group for group in request.groups if group.id in tally.groups and group.source != "replay"]
         local = [each for group in groups if group.source == "local" for each in group.completions]
         weights = [group.weight for group in groups if group.source == "external"]
         return TrainReport(

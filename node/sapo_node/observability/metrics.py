@@ -35,6 +35,11 @@ METRICS: Mapping[str, Metric] = {
     ),
     "local": Metric("local groups (I)", lambda r: r.local),
     "informative": Metric("local groups that have an advantage", lambda r: r.informative),
+    "replayed": Metric(
+        "local groups of earlier rounds in the batch (experience replay)",
+        lambda r: r.replayed,
+        gauge="replayed_groups",
+    ),
     "external": Metric(
         "external groups of which at least one token was trained on", lambda r: r.external, gauge="external_groups"
     ),
@@ -75,7 +80,7 @@ METRICS: Mapping[str, Metric] = {
         gauge="completions_truncated_ratio",
     ),
     "zero_advantage": Metric(
-        "share of the groups of the batch that have no advantage",
+        "share of the groups of the batch that have no advantage, without replayed ones",
         lambda r: r.training.zero_advantage,
         gauge="groups_without_advantage_ratio",
     ),

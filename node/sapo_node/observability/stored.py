@@ -18,6 +18,7 @@ class Round(TypedDict, total=False):
     reward: Required[float]
     local: Required[int]
     informative: Required[int]
+    replayed: int
     external: Required[int]
     drawn: int
     strangers_share: float

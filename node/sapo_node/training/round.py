@@ -60,6 +60,8 @@ class RoundReport:
     """Factor that the alarms of `health` left on the learning rate of the next round, above 0 and at most 1."""
     filtered: Mapping[FilterName, int] = field(default_factory=dict)
     """Correct completions of external groups that a filter masked, in whole or in part, by filter."""
+    replayed: int = 0
+    """Local groups of earlier rounds in the batch."""
 
 
 NOTHING_LEFT = "every token masked"
@@ -219,6 +221,7 @@ class Rounds:
             strangers_share=self._external.strangers_share,
             rate_scale=health.rate_scale,
             filtered=choices.filtered,
+            replayed=len(replayed),
             seconds=watch.seconds,
             training=training,
         )

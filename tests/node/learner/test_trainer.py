@@ -285,12 +285,13 @@ def test_a_replayed_completion_becomes_likelier_and_counts_as_a_local_one(traine
     assert report.external_tokens == 0
 
 
-def test_entropy_and_length_are_those_of_the_round_whatever_it_replays(trainer):
-    group = local(trainer)
+def test_entropy_length_and_waste_are_those_of_the_round_whatever_it_replays(trainer):
+    groups = (local(trainer), local(trainer, (1, 1, 1, 1), seed=2))
     replayed = again(local(trainer, seed=3))
     other = Trainer(load(OPTIONS), OPTIONS)
-    alone, both = other.train(TrainRequest(1, (group,))), trainer.train(TrainRequest(1, (group, replayed)))
+    alone, both = other.train(TrainRequest(1, groups)), trainer.train(TrainRequest(1, (*groups, replayed)))
     assert (both.entropy, both.mean_length, both.truncated) == (alone.entropy, alone.mean_length, alone.truncated)
+    assert both.zero_advantage == alone.zero_advantage == 0.5
     assert not same(weights(other), trainer)
 
 

@@ -44,6 +44,7 @@ REPORT = RoundReport(
     training=TRAINING,
     rate_scale=0.5,
     filtered={"length": 3},
+    replayed=3,
 )
 
 
@@ -57,6 +58,7 @@ def test_every_metric_is_the_figure_it_names():
         "reward": 0.25,
         "local": 4,
         "informative": 2,
+        "replayed": 3,
         "external": 1,
         "drawn": 2,
         "strangers_share": 0.75,

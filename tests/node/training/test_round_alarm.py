@@ -70,8 +70,7 @@ def start(database, manifest, rng):
 
 
 async def play(rounds, counters):
-    for counter in counters:
-        await rounds.play(Slot(EPOCH, counter), share=False)
+    return [await rounds.play(Slot(EPOCH, counter), share=False) for counter in counters]
 
 
 async def test_an_alarm_is_raised_again_if_the_node_ended_before_it_decided_to_take_steps_back(start, database):
@@ -100,7 +99,8 @@ async def test_a_round_without_a_correct_completion_trains_again_on_those_of_the
     _, rounds = start(answers, replay=Replay())
     await play(rounds, [0])
     answers.right = 0
-    await play(rounds, [1, 2])
+    reports = await play(rounds, [1, 2])
+    assert [report.replayed for report in reports] == [1, 0]
     groups = [
         [(each.id, len(each.completions)) for each in stored_batch(database, step).request.groups] for step in (2, 3)
     ]
