@@ -17,10 +17,12 @@ from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import Tier
 
-SLACK, THRESHOLD = 0.5, 6.0
-"""Of the CUSUM, in standard deviations of a round's reward: the fall per round that is no sign of harm, and the sum at
-which the alarm is raised. If the reward of a policy that stays as it is varies as independent normal noise, it raises
-one alarm in about 2,600 rounds (the approximation of Siegmund 1985 for a one-sided CUSUM)."""
+SLACK, MOST, THRESHOLD = 0.5, 2.0, 6.0
+"""Of the CUSUM, in standard deviations of a round's reward: the fall per round that is no sign of harm, the most that
+one round counts, and the sum at which the alarm is raised. So an alarm needs five rounds. A policy that is nearly always
+correct fails whole groups of hard prompts now and then. With MOST, and prompts as unlike as ALIKE says, a policy that
+stays as it is raised at most 2 alarms in 20,000 rounds, at pass rates from 0.05 to 0.98. Without MOST it raised one in
+207 rounds at 0.98."""
 ALIKE = 0.3
 """Correlation of the completions of one prompt: some prompts of a task are harder than others."""
 _LEAST_VARIANCE = 0.01
@@ -57,7 +59,7 @@ class RewardWatch:
             return None
         missed = sum(len(group.rewards) * rate - sum(group.rewards) for group, rate in expected)
         spread = sqrt(sum(_variance(len(group.rewards), rate) for group, rate in expected))
-        self._total = max(0.0, self._total + missed / spread - SLACK)
+        self._total = max(0.0, self._total + min(MOST, missed / spread) - SLACK)
         if self._total <= THRESHOLD:
             return None
         self._total = 0.0

@@ -125,6 +125,8 @@ class ExternalSampler:
         """
         self._ratio.observe(local, choice.reference, supply=choice.supply, costs=costs)
         harm = self._watch.observe(local)
+        if not self._exposure.is_recent:
+            harm = None
         self._pass_rates.observe(local)
         for group in local:
             self._filters.observe([group])

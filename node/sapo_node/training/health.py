@@ -3,18 +3,18 @@
 Three alarms:
 
 - `entropy`: the entropy of the own completions fell below COLLAPSED of the highest it was, while the reward is low;
-- `informative`: the share of own groups that have an advantage did;
+- `informative`: the share of own groups that have an advantage did, by more than chance;
 - `held-out`: an evaluation is below the best one, and their 95 % intervals do not overlap.
 
 A low reward is a mean below LOW_REWARD: a policy that is nearly always correct has little entropy and few informative
 groups, and is no collapse. The first two compare means of WINDOW rounds. After one of them both are measured anew.
 
-Each alarm halves the learning rate of the later steps, and each new best evaluation takes one halving back. After
-`held-out` the next step also starts from the best weights. Both are stored with the batch of that step, so that a
-replay repeats them. The best evaluation is that with the highest point estimate, the newest of equals. All evaluations
-ask the same prompts, so their difference is less noisy than their intervals say.
+Each alarm halves the learning rate of the later steps, and each evaluation that none before it exceeds takes one
+halving back. After `held-out` the next step also starts from the best weights. Both are stored with the batch of that
+step, so that a replay repeats them. The best evaluation is that with the highest point estimate, the newest of equals.
+All evaluations ask the same prompts, so their difference is less noisy than their intervals say.
 
-    health.observe(step, reward=0.2, informative=0.5, entropy=0.4)
+    health.observe(step, reward=0.2, informative=0.5, groups=4, entropy=0.4)
     better = health.is_best(interval)
     health.evaluated(step, interval)
 """
@@ -27,7 +27,7 @@ from statistics import fmean
 from typing import Literal
 
 from sapo_node.groups.codec import MalformedError, from_json, to_json
-from sapo_node.groups.stats import Interval
+from sapo_node.groups.stats import Interval, wilson_interval
 from sapo_node.storage.database import Database
 
 logger = logging.getLogger(__name__)
@@ -46,8 +46,10 @@ COLLAPSED = 0.25
 fell to 0.19 (informative groups) and 0.22 (entropy), and one that learnt to 0.9 and 0.48."""
 LOW_REWARD = 0.5
 """Mean reward below which a collapse is one."""
-LEAST_INFORMATIVE = 0.1
-"""Share of informative groups that was reached at least once, before its fall can be told from chance."""
+NO_CHANCE = 0.999
+"""Level of the intervals of two shares of informative groups, which must not overlap where one is a fall of the other.
+The highest of many means is high by chance: without this test a policy that stayed as it was, with a share of 0.08 in
+rounds of four groups, raised six alarms in 1,000 rounds, and with it none."""
 RATE_FACTOR = 0.5
 """Each alarm multiplies the learning rate by this, and each new best evaluation divides it by this, up to 1."""
 LEAST_SCALE = 1 / 16
@@ -93,6 +95,8 @@ class _State:
     most_informative: float = 0.0
     """The highest mean of WINDOW rounds, as the next one."""
     most_entropy: float = 0.0
+    highest: float = 0.0
+    """The highest point estimate of all evaluations, also of those whose steps were taken back."""
 
 
 class Health:
@@ -129,8 +133,8 @@ class Health:
             self._save(replace(self._state, restart=None))
         return restart
 
-    def observe(self, step: int, *, reward: float, informative: float, entropy: float | None) -> None:
-        """Take in a round: the mean reward, the share of informative own groups, and the entropy if there is one."""
+    def observe(self, step: int, *, reward: float, informative: float, groups: int, entropy: float | None) -> None:
+        """Take in a round: the mean reward, the informative share of its `groups`, and the entropy if there is one."""
         old = self._state
         state = replace(
             old,
@@ -138,12 +142,10 @@ class Health:
             informative=_longer(old.informative, informative),
             entropies=old.entropies if entropy is None else _longer(old.entropies, entropy),
         )
-        found = _collapse(state)
+        found = _collapse(state, groups)
         if found:
             kind, text = found
-            self._raise(
-                kind, step, text, replace(_State(), rate_scale=old.rate_scale, restart=old.restart, best=old.best)
-            )
+            self._raise(kind, step, text, self._measured_anew())
             return
         self._save(
             replace(
@@ -161,14 +163,16 @@ class Health:
         """Take in an evaluation of the averaged weights after a step."""
         best = self._state.best
         if best is None or self.is_best(held_out):
-            scale = min(1.0, self.rate_scale / RATE_FACTOR)
-            self._save(replace(self._state, rate_scale=scale, best=_Best(step, held_out.point, held_out.low)))
+            # After steps were taken back, the best that is left may be worse than what an alarm was raised at.
+            is_highest = held_out.point >= self._state.highest
+            scale = min(1.0, self.rate_scale / RATE_FACTOR) if is_highest else self.rate_scale
+            best = _Best(step, held_out.point, held_out.low)
+            highest = max(held_out.point, self._state.highest)
+            self._save(replace(self._state, rate_scale=scale, best=best, highest=highest))
         elif held_out.high < best.low:
             text = f"held-out pass@1 fell to {held_out.point:.3f}, from {best.point:.3f} after round {best.step}"
             text = f"{text}: the node goes back to those weights"
-            self._raise(
-                "held-out", step, text, replace(_State(), rate_scale=self.rate_scale, restart=best.step, best=best)
-            )
+            self._raise("held-out", step, text, replace(self._measured_anew(), restart=best.step))
 
     def forget_after(self, step: int) -> None:
         """The best weights of later steps hold what was taken back: they are no longer the best."""
@@ -178,6 +182,11 @@ class Health:
         if state.restart is not None and state.restart > step:
             state = replace(state, restart=None)
         self._save(state)
+
+    def _measured_anew(self) -> _State:
+        """The state after an alarm: without the rounds so far."""
+        old = self._state
+        return _State(rate_scale=old.rate_scale, restart=old.restart, best=old.best, highest=old.highest)
 
     def _raise(self, kind: Kind, step: int, text: str, state: _State) -> None:
         scale = max(LEAST_SCALE, state.rate_scale * RATE_FACTOR)
@@ -205,16 +214,22 @@ def health_alarms(database: Database) -> list[HealthAlarm]:
     return [HealthAlarm(*row) for row in rows]
 
 
-def _collapse(state: _State) -> tuple[Kind, str] | None:
-    """The figure that has collapsed, if one has, and what became of it."""
+def _collapse(state: _State, groups: int) -> tuple[Kind, str] | None:
+    """The figure that has collapsed, if one has, and what became of it; `groups` as in `observe`."""
     if len(state.rewards) < WINDOW or _mean(state.rewards) >= LOW_REWARD:
         return None
     share, entropy = _mean(state.informative), _mean(state.entropies)
-    if state.most_informative >= LEAST_INFORMATIVE and share < COLLAPSED * state.most_informative:
+    if share < COLLAPSED * state.most_informative and _is_fall(state.most_informative, share, WINDOW * groups):
         return "informative", f"informative own groups fell to {share:.0%}, from {state.most_informative:.0%}"
     if len(state.entropies) == WINDOW and entropy < COLLAPSED * state.most_entropy:
         return "entropy", f"entropy of own completions fell to {entropy:.2f} nats, from {state.most_entropy:.2f}"
     return None
+
+
+def _is_fall(before: float, after: float, groups: int) -> bool:
+    """Whether a share of so many groups is below another one by more than chance."""
+    first, second = (wilson_interval(share * groups, groups, NO_CHANCE) for share in (before, after))
+    return second.high < first.low
 
 
 def _longer(values: tuple[float, ...], value: float) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ import random
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup
-from sapo_node.sampling.alarm import RewardWatch
+from sapo_node.sampling.alarm import ALIKE, RewardWatch
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import Tier
 
@@ -43,6 +43,19 @@ def test_a_noisy_reward_raises_hardly_any():
     rng = random.Random(1)
     noisy = [[sum(rng.random() < 0.5 for _ in range(8)) for _ in range(4)] for _ in range(1000)]
     assert len(alarms(noisy)) <= 2
+
+
+def test_a_policy_that_is_nearly_always_correct_raises_hardly_any():
+    """It fails whole groups of hard prompts now and then."""
+    rng = random.Random(1)
+    rounds = [[sum(rng.random() < rate for _ in range(8)) for rate in rates] for rates in hard_ones(rng, 3000)]
+    assert len(alarms(rounds)) <= 1
+
+
+def hard_ones(rng, rounds):
+    """Pass rates of four prompts a round with a mean of 0.95, as unlike as ALIKE says."""
+    scale = 1 / ALIKE - 1
+    return [[rng.betavariate(0.95 * scale, 0.05 * scale) for _ in range(4)] for _ in range(rounds)]
 
 
 def test_the_sum_outlives_a_restart():

@@ -1,5 +1,6 @@
 """The alarms about this node's own learning: what raises them, what does not, and what is kept of them."""
 
+import random
 from io import StringIO
 
 import pytest
@@ -25,7 +26,7 @@ def health(database):
 
 def play(health, rounds=WINDOW, *, first=1, reward=0.2, informative=0.5, entropy=0.6):
     for step in range(first, first + rounds):
-        health.observe(step, reward=reward, informative=informative, entropy=entropy)
+        health.observe(step, reward=reward, informative=informative, groups=4, entropy=entropy)
 
 
 def kinds(database):
@@ -80,6 +81,15 @@ def test_one_bad_round_raises_none(health, database):
 def test_tasks_that_were_never_within_reach_raise_none(health, database):
     play(health, informative=0.08, reward=0.01)
     play(health, first=21, informative=0.0, reward=0.0, entropy=None)
+    assert kinds(database) == []
+
+
+def test_chance_alone_raises_hardly_any(health, database):
+    """A policy that stays as it is, with an informative group in one of twelve."""
+    rng = random.Random(1)
+    for step in range(500):
+        informative = sum(rng.random() < 0.08 for _ in range(4)) / 4
+        health.observe(step, reward=0.02, informative=informative, groups=4, entropy=0.6)
     assert kinds(database) == []
 
 
@@ -154,6 +164,17 @@ def test_the_best_weights_of_steps_that_were_taken_back_are_no_longer_the_best(h
     assert health.is_best(held_out(0.1))
     assert health.needed == set()
     assert health.take_restart() is None
+
+
+def test_an_evaluation_below_one_that_was_taken_back_takes_no_halving_back(health):
+    health.evaluated(100, held_out(0.8))
+    play(health)
+    play(health, first=21, entropy=0.1)
+    health.forget_after(90)
+    health.evaluated(150, held_out(0.2))
+    assert health.rate_scale == 0.5
+    health.evaluated(200, held_out(0.8))
+    assert health.rate_scale == 1
 
 
 def test_the_best_weights_before_steps_that_were_taken_back_stay(health):

@@ -16,6 +16,7 @@ from sapo_node.training.replay import Replay
 from sapo_node.training.round import Rounds
 from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
+from sapo_node.trust.constants import STRANGERS_SHARE
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.scheduler import VerificationScheduler
 from sapo_node.verification.verifier import Verifier
@@ -79,19 +80,29 @@ async def test_an_alarm_is_raised_again_if_the_node_ended_before_it_decided_to_t
     pool.add(of_a_stranger(counter) for counter in range(40))
     await play(rounds, range(12))
     answers.right = 0
-    await play(rounds, range(12, 15))
-    assert taken_back(database) == []  # the fourth bad round raises the alarm
+    await play(rounds, range(12, 16))
+    assert taken_back(database) == []  # the fifth bad round raises the alarm
 
     def full_disk(_):
         raise StateError("the disk is full")
 
     _, rounds = start(answers, full_disk)
     with pytest.raises(StateError):
-        await play(rounds, [15])
+        await play(rounds, [16])
     _, rounds = start(answers)
-    await play(rounds, [16])
+    await play(rounds, [17])
     [taken] = taken_back(database)
     assert (taken.reason, taken.peers) == ("the local reward fell", 1)
+
+
+async def test_a_reward_that_falls_without_strangers_is_no_alarm(start, database):
+    answers = Answers()
+    _, rounds = start(answers)
+    await play(rounds, range(12))
+    answers.right = 0
+    await play(rounds, range(12, 24))
+    assert taken_back(database) == []
+    assert rounds._external.strangers_share == STRANGERS_SHARE
 
 
 async def test_a_round_without_a_correct_completion_trains_again_on_those_of_the_one_before(start, database):
@@ -113,8 +124,8 @@ async def test_after_an_alarm_nothing_is_replayed_that_was_sampled_before_it(sta
     pool.add(of_a_stranger(counter) for counter in range(40))
     await play(rounds, range(12))
     answers.right = 0
-    await play(rounds, range(12, 15))
+    await play(rounds, range(12, 16))
     waiting = Answers()
     replay.beside(await waiting.generate(None, 1) * 4)
-    await play(rounds, [15])
+    await play(rounds, [16])
     assert replay.beside(await answers.generate(None, 1)) == []
