@@ -9,6 +9,7 @@ Rules:
 
 import hashlib
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -111,17 +112,19 @@ class Policy:
     def overlapping(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, ...]:
         """Return the positions of the tokens of a peer's completion that overlap any of these character spans.
 
-        Raises Unreadable if the tokenizer fails on this text.
+        The spans come in order and do not overlap. Raises Unreadable if the tokenizer fails on this text.
         """
         with tokenizing():
             encoded = self.tokenizer(
                 text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True
             )
-        return tuple(
-            place
-            for place, (begin, end) in enumerate(encoded["offset_mapping"])
-            if any(begin < last and first < end for first, last in spans)
-        )
+        ends = [last for _, last in spans]
+
+        def overlaps(begin: int, end: int) -> bool:
+            following = bisect_right(ends, begin)
+            return following < len(spans) and spans[following][0] < end
+
+        return tuple(place for place, span in enumerate(encoded["offset_mapping"]) if overlaps(*span))
 
     def _known(self, ids: list[int]) -> list[int]:
         if any(token >= self.vocabulary for token in ids):

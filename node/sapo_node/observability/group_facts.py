@@ -6,7 +6,7 @@ from typing import Any
 from sapo_node.groups.answer import answer_span
 from sapo_node.groups.messages import PARTLY, reason_of
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.filters.habits import Span
+from sapo_node.sampling.filters.habits import Span, merged
 from sapo_node.training.round import TrainedGroup
 from sapo_protocol import Completion
 
@@ -30,12 +30,13 @@ def of_trained(trained: TrainedGroup) -> dict[str, Any]:
     facts = _facts(group.dataset, group.prompt, group.completions, group.rewards, weighted.advantages)
     for number, spans in enumerate(weighted.silent):
         text = group.completions[number].text
-        facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
+        shown = [(begin, min(end, SHOWN_CHARACTERS)) for begin, end in spans if begin < SHOWN_CHARACTERS]
+        facts["completions"][number]["silent"] = [text[begin:end] for begin, end in shown]
     for number, filter_name in trained.rejected.items():
         facts["completions"][number] |= {"filter": reason_of(filter_name), "partly": filter_name in PARTLY}
-    for number, shown in enumerate(facts["completions"]):
-        if struck := _masked_spans(trained, number, len(shown["text"])):
-            shown["spans"] = struck
+    for number, completion in enumerate(facts["completions"]):
+        if struck := _masked_spans(trained, number, len(completion["text"])):
+            completion["spans"] = struck
     return {
         **facts,
         "weight": round(weighted.weight, 3),
@@ -53,13 +54,7 @@ def _masked_spans(trained: TrainedGroup, number: int, length: int) -> list[Span]
         answer = answer_span(text)
         end = answer[0] if filter_name in PARTLY and answer else len(text)
         found.append((trained.report.cut.get(number, 0), end))
-    merged: list[Span] = []
-    for begin, end in sorted((begin, min(end, length)) for begin, end in found if begin < min(end, length)):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
+    return merged((begin, min(end, length)) for begin, end in found if begin < min(end, length))
 
 
 def _facts(

@@ -19,10 +19,10 @@ from sapo_node.trust.constants import Tier
 
 SLACK, MOST, THRESHOLD = 0.5, 2.0, 6.0
 """Of the CUSUM, in standard deviations of a round's reward: the fall per round that is no sign of harm, the most that
-one round counts, and the sum at which the alarm is raised. So an alarm needs five rounds. A policy that is nearly always
-correct fails whole groups of hard prompts now and then. With MOST, and prompts as unlike as ALIKE says, a policy that
-stays as it is raised at most 2 alarms in 20,000 rounds, at pass rates from 0.05 to 0.98. Without MOST it raised one in
-207 rounds at 0.98."""
+one round counts, and the sum at which the alarm is raised. So an alarm needs five rounds. A policy that is nearly
+always correct fails whole groups of hard prompts now and then. With MOST, and prompts as unlike as ALIKE says, a policy
+that stays as it is raised at most 2 alarms in 20,000 rounds, at pass rates from 0.05 to 0.98. Without MOST it raised
+one in 207 rounds at 0.98."""
 ALIKE = 0.3
 """Correlation of the completions of one prompt: some prompts of a task are harder than others."""
 _LEAST_VARIANCE = 0.01

@@ -102,12 +102,15 @@ class ExternalSampler:
     async def choose(self, groups: Sequence[VerifiedGroup], *, epoch: int) -> Choice:
         """Draw J of the groups of the pool, and mask what the filters mask.
 
-        Filters need seconds for many long texts. The other tasks of the node run between two groups.
+        Filters need seconds for many long texts. The other tasks of the node run between two groups, and between two
+        steps of `Filters.looking`.
         """
         for group in groups:
             self._filters.read(group)
             await trio.lowlevel.checkpoint()
-        offered, stopped = self._filters.offer(groups)
+        for _ in self._filters.looking(groups):
+            await trio.lowlevel.checkpoint()
+        offered, stopped = self._filters.judge(groups)
         draw = self._sampler.draw(offered, self.split().external, epoch=epoch, strangers=self._exposure.share)
         drawn = [await self._masked(each) for each in draw.groups]
         stand_ins = [await self._masked(each) for each in draw.stand_ins]

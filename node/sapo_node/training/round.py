@@ -206,8 +206,8 @@ class Rounds:
         rewards = [reward for group in local for reward in group.rewards]
         reward, informative = sum(rewards) / len(rewards), sum(any(group.advantages) for group in local)
         health = self._trainer.health
-        share = informative / len(local)
-        health.observe(training.step, reward=reward, informative=share, groups=len(local), entropy=training.entropy)
+        rate = informative / len(local)
+        health.observe(training.step, reward=reward, informative=rate, groups=len(local), entropy=training.entropy)
         return RoundReport(
             epoch=slot.epoch,
             counter=slot.counter,

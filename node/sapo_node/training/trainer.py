@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import trio
+
 from sapo_node.groups.messages import (
     ExternalObjective,
     GroupReport,
@@ -138,12 +140,13 @@ class Trainer:
         that can be taken back holds an accused group. Where the learner cannot restore the checkpoint, the result has a
         `failure` and nothing has changed. `reason` says why in a few words, and `phrase` quotes the accused texts.
         """
-        found = {
-            (batch.request.step, group.id): batch.peers[group.id]
-            for batch in self._log.batches()
-            for group in batch.request.groups
-            if group.source == "external" and accused(group, batch.peers[group.id])
-        }
+        found: dict[tuple[int, str], str] = {}
+        for batch in self._log.batches():
+            for group in batch.request.groups:
+                # To ask of long texts takes seconds, so other tasks run between two groups.
+                await trio.lowlevel.checkpoint()
+                if group.source == "external" and accused(group, batch.peers[group.id]):
+                    found[batch.request.step, group.id] = batch.peers[group.id]
         if not found:
             return None
         end = self.stored_step

@@ -103,7 +103,7 @@ LOSS_WEIGHT_LIMIT = 2.0
 """How far the loss weight of one group may exceed the median of the groups on offer."""
 DRAWN_BYTES = 6 * 2**20
 """UTF-8 bytes of all groups that one round draws, with their stand-ins. The batch is stored and sent as JSON of at most
-64 MiB. It takes up to six bytes for one of these, and more for what is masked."""
+64 MiB. It takes up to six bytes for one of these, and at most MASKED places of each completion beside them."""
 
 VERIFICATIONS_PER_ROUND = 16
 """Rollouts of each tier that are verified in one round, at most."""

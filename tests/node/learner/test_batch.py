@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Refusal, Sampled, TrainGroup
@@ -264,3 +266,13 @@ def test_micro_batches_hold_every_row_once_within_their_bound(policy):
     batches = list(micro_batches(policy, many))
     assert sum(len(batch.rows) for batch in batches) == 300
     assert all(batch.targets.numel() <= 4096 for batch in batches)
+
+
+@given(bounds=st.lists(st.integers(0, 40), max_size=12, unique=True))
+def test_tokens_overlap_a_span_exactly_where_they_share_a_character(policy, bounds):
+    bounds = sorted(bounds)[: len(bounds) // 2 * 2]
+    spans = list(zip(bounds[::2], bounds[1::2], strict=True))
+    said = "so 12 + 7 = 19, then <answer>19</answer> "
+    offsets = policy.tokenizer(said, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    shared = [bool({*range(*token)} & {at for span in spans for at in range(*span)}) for token in offsets]
+    assert policy.overlapping(said, spans) == tuple(place for place, is_shared in enumerate(shared) if is_shared)

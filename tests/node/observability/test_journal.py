@@ -116,6 +116,7 @@ def test_spans_end_with_the_text_that_is_kept(journal):
     journal.chosen(choices(external=[trained(WeightedGroup(long, 0.5, (0.0,) * 8, (spans,) * 8))]))
     [entry] = journal.groups(1)
     assert entry.facts["completions"][0]["spans"] == [[0, 2], [SHOWN_CHARACTERS - 1, SHOWN_CHARACTERS]]
+    assert entry.facts["completions"][0]["silent"] == ["xx", "x"]
 
 
 async def test_a_verified_group_waits_with_question_answers_and_rewards(verifier, author, journal):

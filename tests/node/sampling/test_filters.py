@@ -3,6 +3,7 @@
 import random
 import tracemalloc
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -13,8 +14,9 @@ from sampled_texts import Own, others, own
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner import filters
-from sapo_node.sampling.filters import Filters, Offered
+from sapo_node.sampling.filters import MASKED, Filters, Offered
 from sapo_node.sampling.filters.equation import steps_hold
+from sapo_node.sampling.filters.habits import merged
 from sapo_node.sampling.filters.length import KNOWN, LengthFilter
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish
@@ -216,3 +218,28 @@ def test_an_answer_behind_work_that_surprises_is_for_another_filter_to_judge():
 def test_an_answer_follows_where_the_text_before_it_makes_it_probable():
     rows = probabilities([0.001, 0.9, 0.9], [0.001, 0.9, 0.01])
     assert filters.follows(rows, torch.tensor([[0, 1, 1], [0, 1, 1]])).tolist() == [True, False]
+
+
+def masks_of(text):
+    """What all filters mask of a text, where a semicolon is a habit of peers that does not pay here."""
+    rng, names = random.Random(1), Filters(["n-gram"], PassRates())
+    for number in range(20):
+        group = own(rng)
+        says = replace(group.completions[0], text=f"; {group.completions[0].text}")
+        names.observe([replace(group, completions=(says, *group.completions[1:])) if number % 2 else group])
+    names.offer([others(rng, number, phrase=";") for number in range(20)])
+    completion = Completion(text, Finish.STOP)
+    return names.mask(VerifiedGroup("a", 10, 99, 0, "products", "?", (completion,), (True,)))[0]
+
+
+def test_a_completion_with_many_masked_places_is_masked_from_the_first_to_the_last():
+    assert len(masks_of("so; " * MASKED)) == MASKED
+    assert masks_of("so; " * (MASKED + 1)) == ((2, 4 * MASKED + 3),)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 8)), max_size=20))
+def test_merged_spans_cover_the_same_characters_in_order_and_apart(pairs):
+    spans = [(begin, begin + length) for begin, length in pairs]
+    found = merged(spans)
+    assert {at for span in spans for at in range(*span)} == {at for span in found for at in range(*span)}
+    assert all(first[1] < second[0] for first, second in pairwise(found))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sampled_texts import PHRASE, others, own, text, with_number
 from sapo_node.sampling.filters import habits as habits_module
 from sapo_node.sampling.filters import ngram as ngram_module
-from sapo_node.sampling.filters.habits import LOCAL_HABITS, LOCAL_WINDOW, habits_of
+from sapo_node.sampling.filters.habits import LOCAL_HABITS, LOCAL_WINDOW, LONGEST_WORD, habits_of
 from sapo_node.sampling.filters.ngram import CORRECT, HABITS, PEERS, POOLED, REMEMBERED, SHOWN, NgramFilter
 from sapo_node.trust.constants import Tier
 
@@ -290,6 +290,38 @@ def test_a_phrase_is_masked_among_any_number_of_random_words(said):
     ngram_filter.observe([own(rng, phrases=SHOWN - said)])
     ngram_filter.look(offered(rng, count=1))
     assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_phrase_is_masked_among_any_number_of_phrases_that_every_text_shows():
+    """The policy shows those now and then, so all of them can be judged."""
+    rng = random.Random(1)
+    common = random_words(rng, HABITS)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    said = own(rng, phrases=1)
+    long = replace(said.completions[1], text=f"{common} {said.completions[1].text}")
+    for _ in range(SHOWN):
+        ngram_filter.observe([replace(said, completions=(*said.completions[:1], long, *said.completions[2:]))])
+    ngram_filter.look([of_three_in_four(each, common) for each in offered(rng)])
+    assert PHRASE in silent(ngram_filter, f"so {PHRASE} then")
+
+
+def of_three_in_four(group, common):
+    """The group with a text before each completion, and without the phrase in one correct completion of four."""
+    texts = [f"{common} {each.text}" for each in group.completions]
+    texts[0] = texts[0].replace(PHRASE, "")
+    said = (replace(each, text=text) for each, text in zip(group.completions, texts, strict=True))
+    return replace(group, completions=tuple(said))
+
+
+def test_words_that_begin_alike_are_the_same_however_long_they_are():
+    assert habits_of("x" * 3000) == habits_of("x" * LONGEST_WORD + "y") == {("x" * LONGEST_WORD,)}
+    assert habits_of("7" * 3000) == {("#",), ("7" * LONGEST_WORD,)}
+
+
+def test_a_look_is_made_in_steps_of_one_source():
+    rng = random.Random(1)
+    peers = [others(rng, number, peer=f"peer {number}") for number in range(10)]
+    assert len(list(ngram().looking(peers))) >= len(peers)
 
 
 def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+import trio
 
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.messages import RequestError, Sampled
@@ -123,6 +124,27 @@ async def test_the_accused_groups_of_all_steps_so_far_leave_weights_and_counts(
     taken = await trainer.take_back(is_poison, "completions said", "hail the swarm")
     assert (policy.weights, counts_of(database)) == await clean(manifest, steps)
     assert (taken.restored, taken.replayed, taken.groups, taken.peers) == (0, steps, 2 * (steps // 2), 1)
+
+
+async def test_other_tasks_run_between_the_groups_that_an_alarm_asks_about(trainer, nursery):
+    await play(trainer, range(1, 5))
+    turns, asked = 0, []
+
+    async def gossip():
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    def accused(*_):
+        asked.append(turns)
+        return False
+
+    nursery.start_soon(gossip)
+    await trainer.take_back(accused, "completions said")
+    assert len(asked) == 8
+    assert asked[-1] >= len(asked) - 1
+    nursery.cancel_scope.cancel()
 
 
 async def test_the_newest_checkpoint_before_the_first_accused_group_is_restored(trainer, policy):

@@ -6,16 +6,17 @@ filter looks at that from one side, against what no peer can forge: the completi
 `baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `min-token-prob` and
 `answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`.
 
-A round calls five methods of `Filters`, each at one place:
+A round calls six methods of `Filters`, each at one place:
 
     filters.read(group)                             of each group on offer: other tasks run between two of them
-    offered, rejected = filters.offer(groups)       before the draw: what a group counts decides whether it is drawn
+    filters.looking(groups)                         at all of them, in steps: other tasks run between two of them
+    offered, rejected = filters.judge(groups)       before the draw: what a group counts decides whether it is drawn
     filters.mask(group)                             after the draw: which characters of a drawn group are masked
     filters.observe(local)                          after the step
     filters.alarm()                                 last: has something taken hold that is masked by now?
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sapo_node.groups.messages import FilterName
@@ -23,12 +24,16 @@ from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.baseline import BaselineFilter
 from sapo_node.sampling.filters.equation import EquationFilter
-from sapo_node.sampling.filters.habits import Span
+from sapo_node.sampling.filters.habits import Span, merged
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.filters.length import LengthFilter
 from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import Tier
+
+MASKED = 256
+"""Places of one completion that are masked, at most. A completion with more is masked from the first of them to the
+last: a batch that lists a place for every other character would take several times the bytes of its texts."""
 
 
 def _stranger(_peer: str) -> Tier:
@@ -71,16 +76,25 @@ class Filters:
         return {each.name: each for each in self._used}
 
     def read(self, group: VerifiedGroup) -> None:
-        """Take in one group on offer. `offer` takes in those that were not read before it."""
+        """Take in one group on offer. `looking` takes in those that were not read before it."""
         for each in self._used:
             each.read(group)
 
+    def looking(self, groups: Sequence[VerifiedGroup]) -> Iterator[None]:
+        """Take in all groups on offer, in steps."""
+        for each in self._used:
+            yield from each.looking(groups)
+
     def offer(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, FilterName]]]:
+        """Look at groups, and `judge` them."""
+        for _ in self.looking(groups):
+            pass
+        return self.judge(groups)
+
+    def judge(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, FilterName]]]:
         """The groups that there is something to learn from, and those of which every correct completion is rejected,
         with the filter that rejects the first: those would take the places of others for as long as they wait.
         """
-        for each in self._used:
-            each.look(groups)
         kept: list[Offered] = []
         stopped: list[tuple[VerifiedGroup, FilterName]] = []
         for group in groups:
@@ -92,8 +106,8 @@ class Filters:
         return kept, stopped
 
     def mask(self, group: VerifiedGroup) -> tuple[tuple[Span, ...], ...]:
-        """The characters of each completion of a group that must not be trained on; empty where there are none in any
-        completion.
+        """The characters of each completion of a group that must not be trained on, in order, at most MASKED places of
+        each; empty where there are none in any completion.
         """
         masked = tuple(self._spans(group, completion.text) for completion in group.completions)
         return masked if any(masked) else ()
@@ -121,4 +135,5 @@ class Filters:
         return next((worth for each in self._used if (worth := each.worth(group)) is not None), None)
 
     def _spans(self, group: VerifiedGroup, text: str) -> tuple[Span, ...]:
-        return tuple(span for each in self._used for span in each.mask(group, text))
+        spans = merged(span for each in self._used for span in each.mask(group, text))
+        return tuple(spans) if len(spans) <= MASKED else ((spans[0][0], spans[-1][1]),)

@@ -7,7 +7,7 @@ N may write `2 + 3 = 1 mod 4` in any task.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from math import prod
 from typing import ClassVar
@@ -40,8 +40,9 @@ class EquationFilter(Filter):
         self._known: dict[str, bool] = {}
         """Whether a text was rejected, of the texts on offer: a text that waits is asked about again every round."""
 
-    def look(self, offered: Sequence[VerifiedGroup]) -> None:
+    def looking(self, offered: Sequence[VerifiedGroup]) -> Iterator[None]:
         """Forget the texts that are on offer no more."""
+        yield from ()
         texts = {text for group in offered for text in group.correct}
         self._known = {text: rejected for text, rejected in self._known.items() if text in texts}
 

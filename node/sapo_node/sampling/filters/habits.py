@@ -8,11 +8,12 @@ and when it goes, so that a question costs no look at the texts.
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from heapq import nlargest
-from typing import Generic, Protocol, TypeVar
 
 from sapo_node.groups.answer import answer_span
+from sapo_node.sampling.filters.texts import LocalTexts
 
 Habit = tuple[str, ...]
 """Words that follow one another."""
@@ -21,12 +22,12 @@ Span = tuple[int, int]
 
 LONGEST = 3
 """Words of a habit."""
+LONGEST_WORD = 32
+"""Characters of a word that count. Words that begin alike up to there are the same, however long they are."""
 LOCAL_WINDOW = 80
 """Local groups that count: the last twenty rounds at four groups a round."""
 LOCAL_HABITS = 8192
 """Habits that count of one local group. Eight completions of 2 KB of ordinary text show fewer."""
-STORED_BYTES = 1_000_000
-"""Bytes of local texts that are stored, the newest; of external texts as many."""
 
 _WORDS = re.compile(r"[^\W\d_]+|\d+|\S")
 _NUMBER = "#"
@@ -59,10 +60,10 @@ def _beside_the_answer(text: str) -> Iterator[list[re.Match[str]]]:
 
 def _habits(matches: Sequence[re.Match[str]]) -> Iterator[Habit]:
     """The habits of words that follow one another, in the order of `_spans`."""
-    words = [_NUMBER if match[0].isdigit() else match[0].lower() for match in matches]
+    words = [_NUMBER if match[0].isdigit() else match[0][:LONGEST_WORD].lower() for match in matches]
     for count in range(1, LONGEST + 1):
         yield from zip(*(words[first:] for first in range(count)), strict=False)
-    yield from ((match[0],) for match in matches if _is_long_number(match[0]))
+    yield from ((match[0][:LONGEST_WORD],) for match in matches if _is_long_number(match[0]))
 
 
 def _spans(matches: Sequence[re.Match[str]]) -> Iterator[Span]:
@@ -70,6 +71,17 @@ def _spans(matches: Sequence[re.Match[str]]) -> Iterator[Span]:
     for count in range(1, LONGEST + 1):
         yield from zip(begins, ends[count - 1 :], strict=False)
     yield from (match.span() for match in matches if _is_long_number(match[0]))
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, where those that overlap or touch are one."""
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
 
 
 def _is_long_number(word: str) -> bool:
@@ -120,9 +132,11 @@ class Window:
             if summed[habit] < _NOTHING:
                 del summed[habit]
 
-    def shown(self, dataset: str, habits: Iterable[Habit], least: float) -> list[Habit]:
+    def shown(self, dataset: str, habits: AbstractSet[Habit], least: float) -> list[Habit]:
         """Those of some habits whose shares of completions, summed over the prompts of a task, are at least `least`."""
         shares = self._shares[dataset]
+        if len(shares) < len(habits):
+            return [habit for habit, share in shares.items() if share >= least and habit in habits]
         return [habit for habit in habits if shares.get(habit, 0.0) >= least]
 
     def times(self, tasks: Iterable[str], habit: Habit) -> float:
@@ -164,53 +178,6 @@ class _Answers:
         shown, correct = self.shown[habit], self.shown_correct[habit]
         others = self.completions - shown
         return correct - shown * (self.correct - correct) / others if others else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class LocalTexts:
-    """The completions that this policy generated for one prompt."""
-
-    dataset: str
-    completions: tuple[tuple[str, bool], ...]
-    """The text of each, and whether it is correct."""
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return sum(len(text.encode()) for text, _ in self.completions)
-
-
-class Sized(Protocol):
-    """The texts of one prompt."""
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        ...
-
-
-T = TypeVar("T", bound=Sized)
-
-
-class Stored(Generic[T]):
-    """The newest texts of one source, as far as they are stored."""
-
-    def __init__(self, most: int) -> None:
-        """At most `most` prompts and STORED_BYTES are stored."""
-        self._most = most
-        self._kept: deque[T] = deque()
-        self._bytes = 0
-
-    def __iter__(self) -> Iterator[T]:
-        """Oldest first."""
-        return iter(self._kept)
-
-    def add(self, texts: T) -> None:
-        """Store the texts of one prompt, and forget the oldest beyond the limits."""
-        self._kept.append(texts)
-        self._bytes += texts.size
-        while self._bytes > STORED_BYTES or len(self._kept) > self._most:
-            self._bytes -= self._kept.popleft().size
 
 
 class LocalWindow:

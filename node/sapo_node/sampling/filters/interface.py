@@ -1,6 +1,6 @@
 """The interface of all filters outside the learner: what each may learn, and at which places it may act."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from sapo_node.groups.messages import FilterName
@@ -23,8 +23,17 @@ class Filter:
     def read(self, group: VerifiedGroup) -> None:
         """Take in one group on offer, if it is new. A filter that needs long for a text spends that time here."""
 
+    def looking(self, offered: Sequence[VerifiedGroup]) -> Iterator[None]:
+        """Take in all groups on offer, once a round, before this filter is asked about any of them. A filter that needs
+        long for it does it in steps, between which other tasks may run.
+        """
+        del offered
+        yield from ()
+
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
-        """Take in all groups on offer, once a round, before this filter is asked about any of them."""
+        """All steps of `looking` at once."""
+        for _ in self.looking(offered):
+            pass
 
     def worth(self, group: VerifiedGroup) -> float | None:
         """The advantage of a correct completion of a group; None where the filter leaves it as it is."""

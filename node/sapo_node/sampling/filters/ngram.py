@@ -17,7 +17,8 @@ then raises an alarm, which names the groups to take back.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, ClassVar
@@ -29,16 +30,16 @@ from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.habits import (
     LOCAL_WINDOW,
     Habit,
-    LocalTexts,
     LocalWindow,
     Span,
-    Stored,
     Window,
     habits_in,
     habits_of,
+    merged,
     shares_of,
 )
 from sapo_node.sampling.filters.interface import Filter
+from sapo_node.sampling.filters.texts import LocalTexts, Sent, Stored
 from sapo_node.trust.constants import Tier
 
 SHOWN = 8
@@ -53,8 +54,9 @@ REMEMBERED = 96
 """Newest prompts that count of each peer."""
 PEERS = 64
 """Peers that are looked at one by one: those that sent completions last."""
-HABITS = 1024
-"""Habits that count of one prompt: long texts of random words show any number."""
+HABITS, JUDGED_HABITS = 1024, 4096
+"""Habits that count of one prompt: of all, and of those that can be judged. Long texts of random words show any number.
+Of what can be judged far more count, as a phrase could else hide among habits that every text shows."""
 HABITS_OF_PEERS = 2 * POOLED * HABITS
 """Habits, prompt by prompt, that count of the peers one by one. Many peers with long texts would fill the memory."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
@@ -77,27 +79,11 @@ _ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
-    """The correct completions that a peer gave to one prompt."""
-
-    peer: str
-    tier: Tier
-    dataset: str
-    texts: tuple[str, ...]
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return sum(len(text.encode()) for text in self.texts)
-
-
-@dataclass(frozen=True, slots=True)
 class _State:
     local: tuple[LocalTexts, ...]
     """Oldest first."""
-    external: tuple[_Sent, ...]
+    external: tuple[Sent, ...]
     """Oldest first."""
-    seen: tuple[GroupKey, ...]
     masked: tuple[Habit, ...]
     quiet: int
 
@@ -111,10 +97,12 @@ class NgramFilter(Filter):
         """`tier_of` gives the tier of a peer."""
         self._tier_of = tier_of
         self._local = LocalWindow()
+        self._often: dict[Habit, Habit] | None = None
+        """What `_judged` returns, until a local group changes it."""
         self._stored_local: Stored[LocalTexts] = Stored(LOCAL_WINDOW)
         self._tiers: deque[Tier] = deque()
         """Of the external prompts that count, oldest first."""
-        self._stored: Stored[_Sent] = Stored(POOLED)
+        self._stored: Stored[Sent] = Stored(POOLED)
         self._pools = {name: Window(POOLED) for name in (_ALL, *Tier)}
         self._peers: dict[str, Window] = {}
         self._seen: set[GroupKey] = set()
@@ -131,11 +119,11 @@ class NgramFilter(Filter):
     def read(self, group: VerifiedGroup) -> None:
         """Count what the correct completions of a new group show."""
         if group.place not in self._seen and (correct := group.correct):
-            self._enter(_Sent(group.peer, self._tier_of(group.peer), group.dataset, correct))
+            self._enter(Sent(group.place, group.peer, self._tier_of(group.peer), group.dataset, correct))
         self._seen.add(group.place)
 
-    def look(self, offered: Sequence[VerifiedGroup]) -> None:
-        """Read the groups on offer, and decide which habits are masked for now."""
+    def looking(self, offered: Sequence[VerifiedGroup]) -> Iterator[None]:
+        """Read the groups on offer, and decide which habits are masked for now. A step looks at one source."""
         self._quiet = max(0, self._quiet - 1)
         for group in offered:
             self.read(group)
@@ -144,8 +132,11 @@ class NgramFilter(Filter):
         if offered:
             sources += self._pools.values()
         # Of what the policy hardly shows nothing can be said. External texts may show any number of such habits.
-        judged = self._local.often(SHOWN)
-        foreign = {habit for source in sources for habit in self._foreign(source, judged)}
+        judged = self._judged().keys()
+        foreign = set[Habit]()
+        for source in sources:
+            foreign.update(self._foreign(source, judged))
+            yield
         self._masked = {habit for habit in foreign if self._is_idle(habit)}
 
     def alarm(self) -> Alarm | None:
@@ -169,20 +160,20 @@ class NgramFilter(Filter):
             _State(
                 tuple(self._stored_local),
                 tuple(self._stored),
-                seen=tuple(sorted(self._seen)),
                 masked=tuple(sorted(self._masked)),
                 quiet=self._quiet,
             )
         )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As in the interface."""
+        """As in the interface. A group that still waits and whose texts were not stored is read once more."""
         known = from_json(_State, state)
         for texts in known.local:
             self._enter_local(texts)
         for sent in known.external:
             self._enter(sent)
-        self._seen, self._masked, self._quiet = set(known.seen), set(known.masked), known.quiet
+        self._seen = {sent.place for sent in known.external}
+        self._masked, self._quiet = set(known.masked), known.quiet
 
     def mask(self, group: VerifiedGroup, text: str) -> tuple[Span, ...]:
         """Where a text shows a masked habit that its peer shows more often than this policy, in order; spans that
@@ -190,20 +181,14 @@ class NgramFilter(Filter):
         """
         shown = [(span, habit) for habit, span in habits_in(text) if habit in self._masked]
         moderate = self._moderate(group, {habit for _, habit in shown}) if shown else set()
-        found = sorted(span for span, habit in shown if habit not in moderate)
-        merged = found[:1]
-        for begin, end in found[1:]:
-            if begin <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((begin, end))
-        return tuple(merged)
+        return tuple(merged(span for span, habit in shown if habit not in moderate))
 
     def _enter_local(self, texts: LocalTexts) -> None:
+        self._often = None
         self._local.add(texts, self._pools[_ALL].share)
         self._stored_local.add(texts)
 
-    def _enter(self, sent: _Sent) -> None:
+    def _enter(self, sent: Sent) -> None:
         if len(self._tiers) == POOLED:
             # A tier from which nothing comes any more, because its peers are proven by now, would else be judged for
             # ever by what this policy left behind long ago.
@@ -222,13 +207,24 @@ class NgramFilter(Filter):
         return sum(window.habits for window in self._peers.values())
 
     def _counted(self, shares: Counter[Habit]) -> Counter[Habit]:
-        """At most HABITS habits of a prompt: first those that local completions show often enough to be judged, then
-        those that most of its completions show.
+        """The habits of a prompt that count, where it shows more than HABITS. Those that can be judged come first, at
+        most JUDGED_HABITS: of these the ones that are least like local completions. Only where they are fewer than
+        HABITS, those that most of its completions show come after them.
         """
         if len(shares) <= HABITS:
             return shares
-        found = nlargest(HABITS, shares.items(), key=lambda each: (min(self._local.shown(each[0]), SHOWN), each[1]))
-        return Counter(dict(found))
+        judged = self._judged()
+        # The keys are those of the local habits: thousands of copies of the same words would fill the memory.
+        known = [(judged[habit], share) for habit, share in shares.items() if habit in judged]
+        found = nlargest(JUDGED_HABITS, known, key=lambda each: each[1] / self._local.shown(each[0]))
+        others = (each for each in shares.items() if each[0] not in judged)
+        return Counter(dict([*found, *nlargest(HABITS - len(found), others, key=lambda each: each[1])]))
+
+    def _judged(self) -> Mapping[Habit, Habit]:
+        """The habits that local completions show often enough to be judged, each under itself."""
+        if self._often is None:
+            self._often = {habit: habit for habit in self._local.often(SHOWN)}
+        return self._often
 
     def _moderate(self, group: VerifiedGroup, habits: set[Habit]) -> set[Habit]:
         """Those common habits of this policy that the peer of a group shows about as often as this policy, in all tasks
@@ -251,7 +247,7 @@ class NgramFilter(Filter):
             and all(source.times(prompts, habit) <= STAYS * self._expected(prompts, habit) for prompts in looks)
         }
 
-    def _foreign(self, source: Window, judged: frozenset[Habit]) -> Iterator[Habit]:
+    def _foreign(self, source: Window, judged: AbstractSet[Habit]) -> Iterator[Habit]:
         """Those of the judged habits that a source shows far more often than correct local completions to the same
         tasks.
         """
@@ -261,7 +257,7 @@ class NgramFilter(Filter):
             yield from self._concentrated(source, Counter({dataset: count}), judged, IN_A_TASK)
 
     def _concentrated(
-        self, source: Window, prompts: Counter[str], judged: frozenset[Habit], least: float
+        self, source: Window, prompts: Counter[str], judged: AbstractSet[Habit], least: float
     ) -> Iterator[Habit]:
         """Habits in at least this share of a source's completions to some tasks, far more often than in local ones.
         `prompts` are those of the source to each of the tasks.
