@@ -37,11 +37,13 @@ def is_kept(
 
 
 def _answer(text: str, offsets: Sequence[Span]) -> frozenset[int]:
-    """The places of the tokens of the answer and of those after it, without the tags."""
+    """The places of the tokens of the answer and of the text after it, without the tags. An end has no text."""
     if (span := answer_span(text)) is None:
         return frozenset()
     others = [(0, span[0]), (span[1], span[1] + len(ANSWER_END))]
-    return frozenset(place for place, token in enumerate(offsets) if not _overlaps(token, others))
+    return frozenset(
+        place for place, token in enumerate(offsets) if token[0] < token[1] and not _overlaps(token, others)
+    )
 
 
 def _overlaps(token: Span, spans: Sequence[Span]) -> bool:

@@ -40,7 +40,9 @@ class Row:
     advantage: float
     weight: float
     answer: tuple[int, ...] = ()
-    """Places of the tokens of its answer and of what comes after it, without the tags; of others' completions only."""
+    """Places of the tokens of its answer and of the text after it, without the tags; of others' completions only. The
+    end that is taught is none of them: a policy that always stops at the tag has never sampled an end.
+    """
     silent: tuple[int, ...] = ()
     """Places of the tokens that are not taught."""
     sampled: tuple[float, ...] = ()
@@ -96,11 +98,11 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
     for number, (completion, advantage) in enumerate(zip(group.completions, group.advantages, strict=True)):
         try:
             tokens = _tokens(policy, completion, max_tokens)
+            answer = _answer(policy, completion, len(tokens)) if external else ()
             # A correct completion is taught to stop after its answer. Sampling stops there by itself, so that no end
             # was sampled that an incorrect one could be blamed for.
             if advantage > 0 and completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
                 tokens = (*tokens, policy.ends[0])
-            answer = _answer(policy, completion, len(tokens)) if external else ()
             silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
         except Refused as refused:
             reason = refused.reason if advantage > 0 else reason

@@ -1,8 +1,8 @@
 """The GRPO loss, as pure functions over tensors.
 
 The loss is a sum over tokens with a constant denominator. So the weight of a token does not depend on the other rows of
-the batch (Liu et al. 2025, "Understanding R1-Zero-Like Training"). It is clipped as in DAPO (Yu et al. 2025) and has no
-KL term.
+the batch (Liu et al. 2025, "Understanding R1-Zero-Like Training"). It is clipped as in DAPO (Yu et al. 2025), which
+acts only where a batch is trained on in several steps. It has no KL term.
 
 This policy did not sample the external completions, and the probabilities of the policy that did are unknown. So no
 importance weight is correct for them. The external objective says which of them count: those with positive advantage

@@ -1,4 +1,7 @@
-"""Held-out pass@1: the policy's own answers to questions that no round ever assigns."""
+"""Held-out pass@1: the policy's own answers to questions of seeds that no round ever assigns.
+
+A task with few different questions gives some of them in rounds all the same (docs/learn/how-it-learns.md).
+"""
 
 import hashlib
 import random

@@ -14,7 +14,7 @@ from sapo_node.learner.filters import passing
 TEXT = "2*3 is 6. So <answer>6</answer>."
 OFFSETS = [(0, 4), (4, 7), (7, 10), (10, 13), (13, 21), (21, 22), (22, 31), (31, 32), (32, 32)]
 """Of each token; the last is the end of the sequence."""
-ANSWER = (5, 7, 8)
+ANSWER = (5, 7)
 LIKELY = [-0.1] * len(OFFSETS)
 
 

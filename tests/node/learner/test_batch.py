@@ -47,6 +47,17 @@ def test_a_completion_that_stops_after_its_answer_is_taught_to_stop(policy):
     assert row.completion[-1] == policy.ends[0]
 
 
+def test_the_end_that_is_taught_is_no_part_of_the_answer(policy):
+    [row] = rows(policy, external("so <answer>4</answer>"))
+    assert policy.decode([row.completion[place] for place in row.answer]) == "4"
+    assert len(row.completion) - 1 not in row.answer
+
+
+def test_text_after_the_answer_is_a_part_of_it(policy):
+    [row] = rows(policy, external("so <answer>4</answer> 5"))
+    assert policy.decode([row.completion[place] for place in row.answer]) == "4 5"
+
+
 def test_trailing_space_after_the_answer_does_not_hide_the_end(policy):
     [row] = rows(policy, external("so <answer>4</answer>\n"))
     assert row.completion[-1] == policy.ends[0]
