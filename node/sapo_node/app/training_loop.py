@@ -8,7 +8,7 @@ from sapo_node.app.node import Node
 from sapo_node.app.recipe import recipe_of
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.external import ExternalSampler
-from sapo_node.training.evaluation import measure
+from sapo_node.training.evaluation import heldout_questions, measure
 from sapo_node.training.policy import Policy
 from sapo_node.training.replay import Replay
 from sapo_node.training.rollout import Contribution, RoundFailed
@@ -59,6 +59,8 @@ class TrainingLoop:
         """
         node, play = self._node, self._rounds()
         await self._trainer.recover()  # a node that waits for the next epoch shows the step that it had reached
+        if node.config.eval_every:
+            node.held_out.update(await heldout_questions(node.swarm.manifest, node.scorer, EVALUATION_PROMPTS))
         if self._trainer.stored_step == 0 and not node.history.evaluations():
             await self._evaluate(0)  # where the curve of held-out prompts begins
         played = failed = 0
@@ -101,6 +103,7 @@ class TrainingLoop:
             external=external,
             trainer=self._trainer,
             replay=Replay() if config.replay and config.train else None,
+            held_out=node.held_out,
             now=node.swarm.clock.now,
             on_phase=self._on_phase,
             on_chosen=node.tally.chosen,

@@ -123,7 +123,7 @@ def _held_out(facts: CardFacts, weights: Weights) -> str:
     for task in shown[-1].tasks:
         cells = (_figure(each.tasks[task]) if task in each.tasks else "" for each in shown)
         lines.append(f"| {_plain(task)} |" + "".join(f" {cell} |" for cell in cells))
-    told = f"On prompts that no round assigns, with {LEVEL:.0%} intervals. Round 0 is before any training."
+    told = f"On prompts of seeds that no round assigns, with {LEVEL:.0%} intervals. Round 0 is before any training."
     return f"{title}{told}\n\n" + "\n".join(lines) + "\n"
 
 

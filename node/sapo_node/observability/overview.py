@@ -28,7 +28,7 @@ _TEACHERS = 3
 
 
 Kind = Literal["not needed", "refused", "left out"]
-_NOT_NEEDED = {Unusable.CLAIMED_ZERO_ADVANTAGE, Unusable.ZERO_ADVANTAGE}
+_NOT_NEEDED = {Unusable.CLAIMED_ZERO_ADVANTAGE, Unusable.ZERO_ADVANTAGE, Unusable.HELD_OUT}
 _OFFENCES = {
     *Layer,
     *(Ignored.SENDER_BANNED, Ignored.ISSUER_BANNED, Ignored.EQUIVOCATION),

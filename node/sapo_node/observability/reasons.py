@@ -96,6 +96,10 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "All its completions earn the same reward, so the group has zero advantage.",
             "A group with correct and incorrect completions.",
         ),
+        Unusable.HELD_OUT: Reason(
+            "Its prompt is one of those that this node is evaluated on. It trains on none of them.",
+            "Nothing for this group. Its author loses no trust.",
+        ),
         NotDrawn.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
         NotDrawn.STRANGERS: Reason(
             "Strangers had their share of that round already.",

@@ -1,6 +1,7 @@
 """Held-out pass@1: the policy's own answers to questions of seeds that no round ever assigns.
 
-A task with few different questions gives some of them in rounds all the same (docs/learn/how-it-learns.md).
+A task with few different questions gives some of them in rounds all the same. So a node trains on no group with one of
+the questions that `heldout_questions` returns.
 """
 
 import hashlib
@@ -63,6 +64,16 @@ def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:
     """The seed of a held-out question: at 2^31 or above, where no assignment falls."""
     digest = hashlib.sha256(encode([HELDOUT_DOMAIN, manifest.network_id, spec.dataset, number])).digest()
     return ASSIGNED_SEEDS + int.from_bytes(digest[:4], "big") % _HELDOUT_SEEDS
+
+
+async def heldout_questions(manifest: Manifest, scorer: Scorer, prompts: int) -> frozenset[str]:
+    """The first `prompts` held-out questions of each task, without those that cannot be built."""
+    requests = [
+        ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ())
+        for spec in manifest.tasks
+        for number in range(prompts)
+    ]
+    return frozenset(task.prompt for task in await scorer.score(requests) if task is not None)
 
 
 async def measure(

@@ -5,9 +5,9 @@ assign -> generate -> share -> take in and verify -> sample self (I) and externa
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainGroup, TrainReport, reason_of
@@ -157,11 +157,13 @@ class Rounds:
         external: ExternalSampler,
         trainer: Trainer,
         replay: Replay | None = None,
+        held_out: Collection[str] = (),
         now: Callable[[], float],
         on_phase: Callable[[Phase | None], None] = lambda _: None,
         on_chosen: Callable[[Choices], None] = lambda _: None,
     ) -> None:
-        """Without `replay` no group is replayed. `now` gives the Unix time.
+        """Without `replay` no group is replayed. Local groups with a prompt of `held_out` are shared, and not trained
+        on. `now` gives the Unix time.
 
         `on_phase` is called with each phase as it begins, and with None as it ends.
         `on_chosen` is called with what the round trained on.
@@ -172,6 +174,7 @@ class Rounds:
         self._external = external
         self._trainer = trainer
         self._replay = replay
+        self._held_out = held_out
         self._now = now
         self._on_phase = on_phase
         self._on_chosen = on_chosen
@@ -184,6 +187,7 @@ class Rounds:
         if share:
             with watch.phase("share"):
                 await self._contribution.share(slot, local)
+        local = [_untaught(group) if group.prompt in self._held_out else group for group in local]
         with watch.phase("verify"):
             await self._scheduler.verify_pending(self._external.wanted)
             choice = await self._external.choose(self._pool.groups(), epoch=slot.epoch)
@@ -238,6 +242,11 @@ class Rounds:
             return any(advantage > 0 and alarm.accuses(tier, each.text) for each, advantage in correct)
 
         await self._trainer.take_back(accused, alarm.reason, alarm.phrase)
+
+
+def _untaught(group: LocalGroup) -> LocalGroup:
+    """The group with nothing to learn from it."""
+    return replace(group, advantages=(0.0,) * len(group.advantages))
 
 
 def _trained(external: Sequence[WeightedGroup], report: TrainReport) -> tuple[list[TrainedGroup], list[VerifiedGroup]]:

@@ -48,7 +48,7 @@ def start(database, manifest, rng):
     """Start the parts of a node that play rounds, each time on the same state."""
     policy = Oracle(manifest, rng)
 
-    def start(answers, on_chosen=lambda _: None, replay=None):
+    def start(answers, on_chosen=lambda _: None, replay=None, held_out=()):
         ledger, pool = Ledger(database), Pool(database)
         swarm = context_of(manifest, rng)
         queue = PendingQueue(database, manifest, rng=rng)
@@ -63,6 +63,7 @@ def start(database, manifest, rng):
             ),
             trainer=Trainer(database, pool, policy, objective="positive-only", checkpoint_every=50),
             replay=replay,
+            held_out=held_out,
             now=lambda: 0.0,
             on_chosen=on_chosen,
         )
@@ -103,6 +104,14 @@ async def test_a_reward_that_falls_without_strangers_is_no_alarm(start, database
     await play(rounds, range(12, 24))
     assert taken_back(database) == []
     assert rounds._external.strangers_share == STRANGERS_SHARE
+
+
+async def test_a_local_group_of_a_held_out_prompt_counts_as_reward_and_is_not_trained_on(start, database):
+    _, rounds = start(Answers(), held_out={"What?"})
+    [report] = await play(rounds, [0])
+    [group] = stored_batch(database, report.step).request.groups
+    assert (report.reward, report.informative) == (0.75, 0)
+    assert group.advantages == (0.0,) * 8
 
 
 async def test_a_round_without_a_correct_completion_trains_again_on_those_of_the_one_before(start, database):
