@@ -9,7 +9,7 @@ TRL calls `rollout_func` experimental. This module was written for TRL 1.16; it 
 GRPOTrainer and calls another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +110,15 @@ def train(model: Any, feed: Feed, settings: GRPOConfig, **options: Any) -> Any:
 
     `model` is what GRPOTrainer takes, or `seed`: the model in the package. The tokenizer of a local folder is its
     tokenizer.json unchanged, unless `options` name another `processing_class`.
+
+    A model object holds the weights before the first step. `train` keeps a copy of them for steps back: as many bytes
+    of CPU memory as the weights have. A name or a folder needs no copy, because the model is loaded anew. Raises
+    LocalError where steps are taken back and a `peft_config` has changed a model object for good.
     """
     model = str(POLICY_DIR) if model == "seed" else model
     if isinstance(model, str) and (Path(model) / "tokenizer.json").is_file():
         options.setdefault("processing_class", load_tokenizer(Path(model)))
+    start = None if isinstance(model, str) else _Start(model)
     last = None
     while True:
         trainer = SwarmTrainer(model, feed, settings, **options)
@@ -123,6 +128,38 @@ def train(model: Any, feed: Feed, settings: GRPOConfig, **options: Any) -> Any:
             return trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         except StepBack as back:
             last = back.step
+            if start:
+                start.restore(trainer.model)
+
+
+class _Start:
+    """The weights of a model object before the first step, in the memory of the CPU."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._weights = {name: value.detach().to("cpu", copy=True) for name, value in model.named_parameters()}
+
+    @torch.no_grad()
+    def restore(self, trained: Any) -> None:
+        """Give the model object its first weights, without the adapters that TRL put into it.
+
+        `trained` is the model of the trainer: the object itself, or peft's wrapper of it. Raises LocalError if the
+        object has other weights than at the start.
+        """
+        if trained is not self._model and hasattr(trained, "unload"):
+            trained.unload()
+        values = dict(self._model.named_parameters())
+        if _shapes(values) != _shapes(self._weights):
+            raise LocalError(
+                "the node takes steps back, and the model object cannot lose its adapters: give `train` the name or "
+                "the folder of the model instead, and start again"
+            )
+        for name, value in values.items():
+            value.copy_(self._weights[name])
+
+
+def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in weights.items()}
 
 
 def _require_one_step(settings: GRPOConfig) -> None:

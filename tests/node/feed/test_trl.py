@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import peft
 import pytest
 import torch
 import trio
@@ -58,15 +59,40 @@ def seed_policy():
 
 
 class Alarmed(Feed):
-    """A feed whose node takes back the steps after the first one, once."""
+    """A feed whose node takes back the steps after `last`, once, when the first step is reported."""
 
     alarms = 1
+    last = 1
 
     def next_batch(self, sample):
         if self._reported.id and self.alarms:
             self.alarms -= 1
-            raise StepBack(GoBack("go-back/1/0", 1))
+            raise StepBack(GoBack(f"go-back/{self.last}/0", self.last))
         return super().next_batch(sample)
+
+
+class Watched(Alarmed):
+    """Takes back all steps. Keeps what a model object computes whenever the node is told which steps it holds."""
+
+    last = 0
+
+    def watch(self, model):
+        self.model = model
+        self.told = []
+        self.computed = self._compute()
+
+    def started(self, step):
+        self.told.append((step, self._compute()))
+        super().started(step)
+
+    def next_batch(self, sample):
+        if self._reported.id and self.alarms:
+            self.trained = self._compute()
+        return super().next_batch(sample)
+
+    @torch.no_grad()
+    def _compute(self):
+        return self.model.eval()(torch.arange(8)[None]).logits
 
 
 async def test_trl_trains_on_verified_groups_and_goes_back_to_its_checkpoint(swarm_trl, settings, tmp_path, manifest):
@@ -83,6 +109,42 @@ async def test_trl_trains_on_verified_groups_and_goes_back_to_its_checkpoint(swa
         tokens = len(tokenizer(text, add_special_tokens=False)["input_ids"]) + 1  # it is taught to end there
         assert trained_per_peer(node.database)["peer"] == (1, 4 * tokens)
         assert newest(settings().output_dir) == (2, Path(settings().output_dir) / "checkpoint-2")
+
+
+@pytest.mark.parametrize(
+    "adapters", [{}, {"bias": "lora_only"}, {"init_lora_weights": "pissa"}], ids=["none", "lora", "pissa"]
+)
+async def test_a_model_object_without_a_checkpoint_goes_back_to_its_first_weights(
+    swarm_trl, settings, tmp_path, manifest, adapters
+):
+    node = FedNode(tmp_path, manifest, local=1, external=1, filters=())
+    async with node.running():
+        node.offer(0)
+        model, tokenizer = seed_policy()
+        feed = Watched(node.file, patience=20)
+        feed.watch(model)
+        options = {"peft_config": peft.LoraConfig(target_modules="all-linear", **adapters)} if adapters else {}
+        chosen = settings(max_steps=2, save_strategy="no", learning_rate=1e-2)
+        await in_thread(partial(swarm_trl.train, model, feed, chosen, processing_class=tokenizer, **options))
+        assert not torch.allclose(feed.trained, feed.computed, atol=1e-2)
+        for step, computed in feed.told:
+            assert step == 0
+            torch.testing.assert_close(computed, feed.computed, atol=1e-3, rtol=0)
+        assert len(feed.told) == 2
+
+
+async def test_a_model_object_that_cannot_lose_its_adapters_is_refused_when_steps_are_taken_back(
+    swarm_trl, settings, tmp_path, manifest
+):
+    node = FedNode(tmp_path, manifest, local=1, external=0, filters=())
+    async with node.running():
+        model, tokenizer = seed_policy()
+        model = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"]))
+        # For a reference TRL adds a second adapter to a model that has one.
+        chosen = settings(per_device_train_batch_size=8, max_steps=2, save_strategy="no", beta=0.1)
+        train = partial(swarm_trl.train, model, Alarmed(node.file, patience=20), chosen, processing_class=tokenizer)
+        with pytest.raises(LocalError, match="give `train` the name or the folder of the model"):
+            await in_thread(train)
 
 
 async def test_trl_that_starts_again_while_steps_are_taken_back_goes_back(swarm_trl, settings, tmp_path, manifest):
