@@ -5,7 +5,7 @@ import json
 
 from sapo_node.feed.messages import Batch, Graded, Group, Message, Report
 from sapo_node.groups.codec import from_json, to_json
-from sapo_node.groups.messages import FilterName, GroupReport, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.messages import SOURCES, FilterName, GroupReport, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt, chat
 
 
@@ -42,12 +42,13 @@ def _group(group: TrainGroup) -> Group:
 def train_report(request: TrainRequest, report: Report, *, seconds: float) -> TrainReport:
     """What the trainer reports of a step, in the form in which the learner reports it."""
     groups = {group.id: report.groups.get(group.id, GroupReport()) for group in request.groups}
-    tokens = {"local": 0, "external": 0}
+    tokens = dict.fromkeys(SOURCES, 0)
     for group in request.groups:
         tokens[group.source] += groups[group.id].tokens
     local = [each for group in request.groups if group.source == "local" for each in group.completions]
     lengths = [len(each.tokens) for each in local if each.tokens]  # a trainer may send texts alone
     weights = [group.weight for group in request.groups if group.source == "external"]
+    of_round = [group for group in request.groups if group.source != "replay"]
     return TrainReport(
         step=request.step,
         groups=groups,
@@ -57,9 +58,9 @@ def train_report(request: TrainRequest, report: Report, *, seconds: float) -> Tr
         entropy=report.entropy,
         mean_length=_ratio(sum(lengths), len(lengths)),
         truncated=_ratio(sum(each.finish == "length" for each in local), len(local)),
-        zero_advantage=_ratio(sum(not any(each.advantages) for each in request.groups), len(request.groups)),
+        zero_advantage=_ratio(sum(not any(each.advantages) for each in of_round), len(of_round)),
         external_weight=_ratio(sum(weights), len(weights)),
-        local_tokens=tokens["local"],
+        local_tokens=tokens["local"] + tokens["replay"],
         external_tokens=tokens["external"],
         skipped=None if any(tokens.values()) else "the trainer reported no tokens",
         seconds=seconds,

@@ -76,9 +76,11 @@ class Group:
     """The completions of one prompt."""
 
     id: str
-    """`local/<k>`, or `<peer>/<epoch>/<counter>/<k>`."""
+    """`local/<k>`, `replay/<k>`, or `<peer>/<epoch>/<counter>/<k>`."""
     source: Source
-    """`local`: this trainer sampled it. `external`: a peer wrote it, and the node verified task and rewards."""
+    """`local`: this trainer sampled it. `replay`: the same, in an earlier round. `external`: a peer wrote it, and the
+    node verified task and rewards.
+    """
     messages: tuple[Message, ...]
     weight: float
     """Factor on the loss of each completion, above 0 and at most 1: the node's trust in it, and its age."""
@@ -113,7 +115,7 @@ class Batch:
         `logprobs` has the log-probability of each token under the trainer's model. Without it the filters that need
         probabilities do not run.
         """
-        if group.source == "local":
+        if group.source != "external":
             return [completion.advantage != 0] * len(offsets)
         if completion.advantage == 0 or (completion.advantage < 0 and self.objective == "positive-only"):
             return [False] * len(offsets)

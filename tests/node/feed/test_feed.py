@@ -4,7 +4,7 @@ import json
 import stat
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -16,13 +16,17 @@ import trio
 from fed_node import FedNode, in_thread
 from no_hub import NoHub
 from sapo_node.app.config import Config
+from sapo_node.app.state import SCHEMA
 from sapo_node.client import Completion, Feed, FeedError, GroupReport, StepBack
 from sapo_node.feed.access import read_access
-from sapo_node.feed.messages import Started
+from sapo_node.feed.conversion import train_report
+from sapo_node.feed.messages import Report, Started
 from sapo_node.feed.server import FeedServer
 from sapo_node.groups.codec import from_json
+from sapo_node.groups.messages import Sampled, TrainGroup, TrainRequest
 from sapo_node.observability.dashboard import parse_place
-from sapo_node.training.batch_log import LOCAL, last_counted, trained_per_peer
+from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import LOCAL, BatchLog, StoredBatch, last_counted, local_id, trained_per_peer
 from sapo_protocol import LocalError
 
 
@@ -122,6 +126,32 @@ async def test_a_node_that_was_killed_before_the_report_sends_the_same_batch_aga
     async with node.running():
         assert await in_thread(trainer.step) == first
         assert (await in_thread(trainer.step)).step == 2
+
+
+def batch_with_a_replayed_group():
+    """What a node with `replay = true` stored: a group of its round without an advantage, and one to replay."""
+    sampled = Sampled("<answer>4</answer>", "stop", (1, 2), (-0.5, -0.5))
+    groups = (
+        TrainGroup("local", "What is 2 + 2?", 1.0, (0.0,) * 8, (sampled,) * 8, local_id(0)),
+        TrainGroup("replay", "What is 1 + 3?", 1.0, (0.7,) * 4, (sampled,) * 4, local_id(0, "replay")),
+    )
+    return StoredBatch(TrainRequest(1, groups), {group.id: LOCAL for group in groups})
+
+
+async def test_a_trainer_gets_a_stored_batch_with_a_replayed_group_and_it_counts_as_local(node, trainer):
+    with closing(Database(node.folder / "node.sqlite", SCHEMA)) as database:
+        BatchLog(database).store(batch_with_a_replayed_group())
+    async with node.running():
+        batch = await in_thread(trainer.step)
+        await in_thread(trainer.feed.next_batch, trainer.sample)
+        assert [group.source for group in batch.groups] == ["local", "replay"]
+        assert trained_per_peer(node.database) == {LOCAL: (2, 32)}
+
+
+def test_a_replayed_group_hides_no_group_without_an_advantage():
+    trained = {local_id(0): GroupReport(0), local_id(0, "replay"): GroupReport(8)}
+    report = train_report(batch_with_a_replayed_group().request, Report("", trained), seconds=1.0)
+    assert (report.zero_advantage, report.local_tokens, report.external_tokens) == (1.0, 8, 0)
 
 
 async def test_a_node_that_was_killed_before_it_counted_a_step_gets_the_same_report_again(node, trainer):

@@ -47,3 +47,11 @@ def test_what_counts_follows_from_source_advantage_and_objective(source, advanta
     completion = Graded(TEXT, "stop", advantage)
     batch = Batch("batch/1/0", 1, (Group("g", source, (), 1.0, (completion,)),), objective, 1.0, ("min-token-prob",))
     assert sum(batch.kept(batch.groups[0], completion, OFFSETS, LIKELY)) == trained
+
+
+@pytest.mark.parametrize(("source", "trained"), [("local", 9), ("replay", 9), ("external", 0)])
+def test_the_filters_read_groups_of_peers_only(source, trained):
+    completion = Graded(TEXT, "stop", 1.0)
+    batch = Batch("batch/1/0", 1, (Group("g", source, (), 1.0, (completion,)),), filters=("answer-likelihood",))
+    unlikely = [-5.0] * len(OFFSETS)
+    assert sum(batch.kept(batch.groups[0], completion, OFFSETS, unlikely)) == trained
