@@ -17,12 +17,16 @@ from sapo_node.trl import train
 LOCAL, EXTERNAL, COMPLETIONS = 4, 4, 8  # as --local and --external of the node, and G of the swarm
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     settings = GRPOConfig(
         output_dir="trl-swarm",
         num_generations=COMPLETIONS,
         per_device_train_batch_size=COMPLETIONS,
         gradient_accumulation_steps=LOCAL + EXTERNAL,
         max_completion_length=256,  # as --max-tokens of the node
+        learning_rate=1e-4,  # for the model in the package; a large model takes less
+        lr_scheduler_type="constant",
         loss_type="dr_grpo",  # a constant denominator, so that groups of unlike lengths compare
         max_steps=1_000,
         save_steps=10,

@@ -25,7 +25,7 @@ from sapo_protocol.printable import line_of
 
 SECONDS = 10
 """Seconds of processor time that the probe may take. A tokenizer of 262,000 tokens takes 3 s on a slow core."""
-PATIENCE = 30
+PATIENCE = 120
 """Seconds of wall time that the probe may take: other processes may use the processor."""
 MEMORY = 4 * 2**30
 """Bytes that the probe may map beyond what this process has mapped."""
@@ -51,10 +51,10 @@ def require_readable(options: LearnerOptions) -> None:
     child.start()
     sender.close()
     child.join(PATIENCE)
-    late = child.is_alive()
+    is_late = child.is_alive()
     child.kill()
     child.join()
-    late = late or child.exitcode == -signal.SIGXCPU
+    is_costly = child.exitcode == -signal.SIGXCPU
     try:
         # The child has ended, so this reads without waiting.
         found = receiver.recv_bytes(_REPLY_BYTES).decode("utf-8", "replace")
@@ -63,8 +63,10 @@ def require_readable(options: LearnerOptions) -> None:
     finally:
         receiver.close()
         child.close()
-    if late:
+    if is_costly:
         found = f"it takes over {SECONDS} s of processor time; give another model"
+    elif is_late:
+        found = f"it was not read within {PATIENCE} s; if this machine has other work, start again when it has less"
     if found:
         raise ModelError(found if str(folder) in found else f"{folder} cannot be used: {found}")
 

@@ -134,7 +134,10 @@ def _read(path: Path) -> bytes:
                 f"{path} is a link to {path.readlink()}, which does not exist: put the key there, or give another path "
                 f"with --key"
             ) from error
-        raise NoSuchFile(f"there is no key file {path}; create one with: sapo-node keygen --key {path}") from error
+        raise NoSuchFile(
+            f"there is no key file {path}; run this in the folder of the node's key, give its path with --key, or make "
+            f"a new key with: sapo-node keygen --key {path}"
+        ) from error
     if mode & _OTHERS_MAY_READ:
         raise LocalError(f"other users can read {path} (mode {stat.S_IMODE(mode):04o}); run: chmod 600 {path}")
     return pem
