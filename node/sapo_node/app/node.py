@@ -63,8 +63,6 @@ class Node:
     scorer: Scorer
     examples: Examples
     """Worked examples that go before each prompt."""
-    held_out: set[str]
-    """Prompts that the node is evaluated on, and trains on none of; empty until its first round."""
     verifier: Verifier
     pool: Pool
     scheduler: VerificationScheduler
@@ -171,10 +169,7 @@ def build_node(
         on_refused=journal.refused if journal else None,
         defences=defences,
     )
-    held_out: set[str] = set()
-    verifier = Verifier(
-        swarm, scorer, ledger, on_verified=_records(journal, archive), held_out=held_out, defences=defences
-    )
+    verifier = Verifier(swarm, scorer, ledger, on_verified=_records(journal, archive), defences=defences)
     history = History(database)
     tally = Tally(database, history=history, ingest=ingest, verifier=verifier, journal=journal)
     pool = _pool(database, ledger, pending_queue, tally, defences)
@@ -191,7 +186,6 @@ def build_node(
         ingest=ingest,
         scorer=scorer,
         examples=examples,
-        held_out=held_out,
         verifier=verifier,
         pool=pool,
         scheduler=VerificationScheduler(pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger),

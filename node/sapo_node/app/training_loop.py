@@ -60,7 +60,8 @@ class TrainingLoop:
         node, play = self._node, self._rounds()
         await self._trainer.recover()  # a node that waits for the next epoch shows the step that it had reached
         if node.config.eval_every:
-            node.held_out.update(await heldout_questions(node.swarm.manifest, node.scorer, EVALUATION_PROMPTS))
+            questions = await heldout_questions(node.swarm.manifest, node.scorer, EVALUATION_PROMPTS)
+            node.verifier.held_out.update(questions)
         if self._trainer.stored_step == 0 and not node.history.evaluations():
             await self._evaluate(0)  # where the curve of held-out prompts begins
         played = failed = 0
@@ -103,7 +104,7 @@ class TrainingLoop:
             external=external,
             trainer=self._trainer,
             replay=Replay() if config.replay and config.train else None,
-            held_out=node.held_out,
+            held_out=node.verifier.held_out,
             now=node.swarm.clock.now,
             on_phase=self._on_phase,
             on_chosen=node.tally.chosen,

@@ -6,7 +6,7 @@ completions: dataset, configuration and seed follow from the assignment, questio
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -66,19 +66,17 @@ class Verifier:
         ledger: Ledger,
         *,
         on_verified: OnVerified | None = None,
-        held_out: Collection[str] = (),
         defences: Defences = DEFENDED,
     ) -> None:
-        """`on_verified` is called with what the verification of each group found. `held_out` are prompts that this node
-        is evaluated on.
-        """
+        """`on_verified` is called with what the verification of each group found."""
         self._manifest = swarm.manifest
         self._scorer = scorer
         self._ledger = ledger
         self._rng = swarm.rng
         self._defences = defences
         self._on_verified = on_verified
-        self._held_out = held_out
+        self.held_out: set[str] = set()
+        """Prompts that this node is evaluated on, and trains on none of."""
         self.verified = 0
         self.unusable: Counter[str] = Counter()
 
@@ -140,7 +138,7 @@ class Verifier:
         if len(set(scored.rewards)) == 1 and self._defences.drops_flat:
             return Unusable.ZERO_ADVANTAGE
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
-        if scored.prompt in self._held_out:
+        if scored.prompt in self.held_out:
             return Unusable.HELD_OUT
         task = task_name(self._manifest, request.dataset, request.config)
         return VerifiedGroup(

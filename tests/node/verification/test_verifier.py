@@ -73,7 +73,8 @@ async def test_wrong_answers_honestly_claimed_cost_nothing(manifest, author, led
 
 async def test_a_group_of_a_held_out_prompt_is_left_out_and_proves_as_much_as_another(manifest, author, ledger):
     group, body, task = right_and_wrong(author)
-    verifier = Verifier(context_of(manifest, random.Random(1)), OpenScorer(), ledger, held_out={task.prompt})
+    verifier = Verifier(context_of(manifest, random.Random(1)), OpenScorer(), ledger)
+    verifier.held_out.add(task.prompt)
     assert await verifier.verify(rollout(author, [group], [body])) == []
     assert verifier.unusable == {Unusable.HELD_OUT: 1}
     assert ledger.of(peer_id(author.issuer)).evidence.good > 0
