@@ -166,8 +166,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         "equation filter": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
         "min-token-prob filter": Reason(
-            f"Its work holds a token to which this node's policy gives a probability below {RARE:g}. The node masks "
-            "the work from that token on, and trains on what stands before it and on the answer.",
+            f"Its text before the answer holds a token to which this node's policy gives a probability below {RARE:g}. "
+            "The node masks the text from that token to the answer, and trains on the rest.",
             _SAFEGUARD,
         ),
         "answer-likelihood filter": Reason(

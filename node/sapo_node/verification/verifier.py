@@ -42,13 +42,13 @@ class Scorer(Protocol):
 class Unusable(StrEnum):
     """Why a group of an accepted rollout cannot be trained on."""
 
-    CLAIMED_ZERO_ADVANTAGE = "claimed flat"
+    CLAIMED_ZERO_ADVANTAGE = "claimed zero advantage"
     NO_BODY = "body left out"
     MALFORMED_BODY = "malformed body"
     UNSCORED = "scoring failed"
     OTHER_TASK = "question or answer differs"
     FALSE_CLAIM = "false claim"
-    ZERO_ADVANTAGE = "flat"
+    ZERO_ADVANTAGE = "zero advantage"
     HELD_OUT = "held-out prompt"
 
 
@@ -103,7 +103,9 @@ class Verifier:
             self._on_verified(rollout, k, finding)
 
     def _readable_bodies(self, rollout: Rollout, peer: str) -> dict[int, Body]:
-        """The bodies worth scoring, by k: those that are there, decode, and are not claimed flat unless audited."""
+        """The bodies worth scoring, by k: those that are there and decode. Of those that are claimed to have zero
+        advantage, only the audited ones are worth it.
+        """
         bodies: dict[int, Body] = {}
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:

@@ -187,7 +187,7 @@ def test_groups_that_a_node_took_back_are_counted_under_their_peer(tmp_path):
     )
     with closing(Database(folder.database, SCHEMA)) as database:
         database.execute(insert, "attacker", 0, Fate.LEFT_OUT, "taken back: the local reward fell")
-        database.execute(insert, "attacker", 1, Fate.LEFT_OUT, "flat")
+        database.execute(insert, "attacker", 1, Fate.LEFT_OUT, "zero advantage")
         database.execute(insert, "node b", 0, Fate.TRAINED, "")
     member.look()
     assert member.taken_back == {("attacker", 1, 1, 0)}
