@@ -15,7 +15,7 @@ from typing import Any
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.trust.constants import Tier
+from sapo_node.trust.constants import HARM_ROUNDS, Tier
 
 SLACK, MOST, THRESHOLD = 0.5, 2.0, 6.0
 """Of the CUSUM, in standard deviations of a round's reward: the fall per round that is no sign of harm, the most that
@@ -43,17 +43,26 @@ class Alarm:
 @dataclass(frozen=True, slots=True)
 class _State:
     total: float
+    since: int = 0
 
 
 class RewardWatch:
-    """Raises the alarm when the local reward stays below what the pass rates of the same tasks let expect."""
+    """Raises the alarm when the local reward stays below what the pass rates of the same tasks let expect.
+
+    A reward that falls where no group of others was trained on for HARM_ROUNDS rounds is no fault of theirs.
+    """
 
     def __init__(self, pass_rates: PassRates) -> None:
         self._pass_rates = pass_rates
         self._total = 0.0
+        self._since = HARM_ROUNDS
+        """Rounds since the last one that trained on groups of others."""
 
-    def observe(self, local: Sequence[LocalGroup]) -> Alarm | None:
-        """Take in a round, before the pass rates do. The alarm accuses what strangers sent."""
+    def observe(self, local: Sequence[LocalGroup], *, external: int) -> Alarm | None:
+        """Take in a round that trained on so many groups of others, before the pass rates do. The alarm accuses what
+        strangers sent.
+        """
+        self._since = 0 if external else self._since + 1
         expected = [(group, rate) for group in local if (rate := self._pass_rates.pass_rate(group.dataset)) is not None]
         if not expected:
             return None
@@ -63,15 +72,18 @@ class RewardWatch:
         if self._total <= THRESHOLD:
             return None
         self._total = 0.0
+        if self._since >= HARM_ROUNDS:
+            return None
         return Alarm("the local reward fell", lambda tier, _: tier is Tier.STRANGER)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sum."""
-        return to_object(_State(self._total))
+        """The sum, and the rounds since groups of others were trained on."""
+        return to_object(_State(self._total, self._since))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from the sum in `state`. Raises MalformedError where it holds none."""
-        self._total = from_json(_State, state).total
+        read = from_json(_State, state)
+        self._total, self._since = read.total, read.since
 
 
 def _variance(completions: int, rate: float) -> float:

@@ -127,9 +127,7 @@ class ExternalSampler:
         As in `choose`, the other tasks of the node run between two groups.
         """
         self._ratio.observe(local, choice.reference, supply=choice.supply, costs=costs)
-        harm = self._watch.observe(local)
-        if not self._exposure.is_recent:
-            harm = None
+        harm = self._watch.observe(local, external=len(choice.drawn))
         self._pass_rates.observe(local)
         for group in local:
             self._filters.observe([group])

@@ -96,7 +96,7 @@ STRANGERS_SHARE, SHARE_RISE, SHARE_LEAST = 0.25, 0.25, 0.05
 """Share of the external groups of a round that strangers may fill: in the first round, what each clean round adds, and
 the least. The share is never less than one group."""
 HARM_ROUNDS = 20
-"""Rounds in which a group of a stranger may be why the reward falls: those that an alarm takes back, at most."""
+"""Rounds in which a group of another node may be why the reward falls: those that an alarm takes back, at most."""
 AGE_WEIGHT, MAX_AGE = 0.7, 4
 """Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
 LOSS_WEIGHT_LIMIT = 2.0

@@ -2,11 +2,13 @@
 
 import random
 
+import pytest
+
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.alarm import ALIKE, RewardWatch
 from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.trust.constants import Tier
+from sapo_node.trust.constants import HARM_ROUNDS, Tier
 
 
 def group(right):
@@ -14,14 +16,14 @@ def group(right):
     return LocalGroup("products", "", b"", (), rewards, advantages(rewards))
 
 
-def alarms(rounds, watch=None, pass_rates=None):
-    """The alarms of rounds with so many correct completions in each of their groups."""
+def alarms(rounds, watch=None, pass_rates=None, external=1):
+    """The alarms of rounds with so many correct completions in each of their groups, and so many groups of others."""
     pass_rates = pass_rates or PassRates()
     watch = watch or RewardWatch(pass_rates)
     raised = []
     for rights in rounds:
         local = [group(right) for right in rights]
-        if alarm := watch.observe(local):
+        if alarm := watch.observe(local, external=external):
             raised.append(alarm)
         pass_rates.observe(local)
     return raised
@@ -56,6 +58,15 @@ def hard_ones(rng, rounds):
     """Pass rates of four prompts a round with a mean of 0.95, as unlike as ALIKE says."""
     scale = 1 / ALIKE - 1
     return [[rng.betavariate(0.95 * scale, 0.05 * scale) for _ in range(4)] for _ in range(rounds)]
+
+
+@pytest.mark.parametrize(("rounds", "raised"), [(0, 1), (HARM_ROUNDS - 10, 1), (HARM_ROUNDS, 0)])
+def test_a_reward_that_falls_long_after_the_last_group_of_others_raises_no_alarm(rounds, raised):
+    pass_rates = PassRates()
+    watch = RewardWatch(pass_rates)
+    alarms([[6] * 4] * 30, watch, pass_rates)
+    alarms([[6] * 4] * rounds, watch, pass_rates, external=0)
+    assert len(alarms([[0] * 4] * 5, watch, pass_rates, external=0)) == raised
 
 
 def test_the_sum_outlives_a_restart():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.sampling.exposure import Exposure
-from sapo_node.trust.constants import HARM_ROUNDS, SHARE_LEAST, STRANGERS_SHARE
+from sapo_node.trust.constants import SHARE_LEAST, STRANGERS_SHARE
 
 
 def test_strangers_are_heard_in_the_first_round():
@@ -30,17 +30,6 @@ def test_an_alarm_halves_the_share():
     exposure = Exposure()
     exposure.observe(strangers=4, alarm=True)
     assert exposure.share == STRANGERS_SHARE / 2
-
-
-def test_strangers_are_recent_for_as_long_as_their_groups_may_do_harm():
-    exposure = Exposure()
-    assert not exposure.is_recent
-    exposure.observe(strangers=1, alarm=False)
-    for _ in range(HARM_ROUNDS - 1):
-        exposure.observe(strangers=0, alarm=False)
-        assert exposure.is_recent
-    exposure.observe(strangers=0, alarm=False)
-    assert not exposure.is_recent
 
 
 @given(st.lists(st.tuples(st.integers(0, 16), st.booleans()), max_size=60))

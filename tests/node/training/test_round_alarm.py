@@ -96,7 +96,7 @@ async def test_an_alarm_is_raised_again_if_the_node_ended_before_it_decided_to_t
     assert (taken.reason, taken.peers) == ("the local reward fell", 1)
 
 
-async def test_a_reward_that_falls_without_strangers_is_no_alarm(start, database):
+async def test_a_reward_that_falls_without_others_is_no_alarm(start, database):
     answers = Answers()
     _, rounds = start(answers)
     await play(rounds, range(12))
