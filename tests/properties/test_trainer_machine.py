@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
+import trio
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -113,10 +113,12 @@ class Learner:
 
 
 def finished(coroutine):
-    """What a coroutine that never waits returns."""
-    with pytest.raises(StopIteration) as done:
-        coroutine.send(None)
-    return done.value.value
+    """What a coroutine returns."""
+
+    async def run():
+        return await coroutine
+
+    return trio.run(run)
 
 
 class TrainerMachine(RuleBasedStateMachine):
