@@ -37,6 +37,12 @@ def others(rng, counter, *, phrase="", peer="a", dataset="products"):
     return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, rewards)
 
 
+def look(some_filter, groups):
+    """Let a filter look at the groups on offer, in all its steps."""
+    for _ in some_filter.looking(groups):
+        pass
+
+
 def with_number(group, number, answers):
     """The same, so many of its answers with a number before them."""
     said = (replace(each, text=f"{number} {each.text}") for each in group.completions[:answers])

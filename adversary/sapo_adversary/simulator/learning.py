@@ -27,8 +27,7 @@ from sapo_node.learner.generate import ROWS, generate
 from sapo_node.learner.model import load
 from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
-from sapo_node.training.evaluation import heldout_seed
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.training.evaluation import heldout_request
 from sapo_protocol import Manifest
 
 
@@ -126,9 +125,7 @@ class SimulatedLearner:
 
     def _examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
         requests = [
-            ScoreRequest(spec.dataset, spec.config, heldout_seed(self._manifest, spec, number), ())
-            for spec in self._manifest.tasks
-            for number in range(prompts)
+            heldout_request(self._manifest, spec, number) for spec in self._manifest.tasks for number in range(prompts)
         ]
         right = {spec.dataset: 0 for spec in self._manifest.tasks}
         for start in range(0, len(requests), ROWS):
@@ -136,8 +133,8 @@ class SimulatedLearner:
             asked = [self._examples.prompt(each.dataset, scorer.result(each).prompt) for each in chunk]
             answers = self._generate(asked, 1, self._max_tokens, f"held-out/{start}")
             for request, [answer] in zip(chunk, answers, strict=True):
-                scored = ScoreRequest(request.dataset, request.config, request.seed, (answer.text,))
-                right[request.dataset] += scorer.result(scored).rewards[0]
+                scored = scorer.result(replace(request, completions=(answer.text,)))
+                right[request.dataset] += scored.rewards[0]
         return {dataset: count / prompts for dataset, count in right.items()}
 
     def _generate(

@@ -19,10 +19,9 @@ from sapo_node.groups.prompt import Examples, Prompt
 from sapo_node.groups.stats import Interval, wilson_interval
 from sapo_node.groups.task_name import task_name
 from sapo_node.training.batch_log import local_id
-from sapo_node.training.evaluation import HeldOut, heldout_seed, measure
+from sapo_node.training.evaluation import HeldOut, heldout_request, measure
 from sapo_node.training.policy import Policy
 from sapo_node.verification.examples import build_examples
-from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import LocalError, Manifest
 
@@ -169,10 +168,7 @@ def _tasks(found: HeldOut) -> tuple[TaskProbe, ...]:
 async def _prompts(manifest: Manifest, scorer: Scorer, count: int, examples: Examples) -> list[Prompt]:
     """Return held-out prompts, of each task in turn."""
     specs = [(number, spec) for number, spec in enumerate(islice(cycle(manifest.tasks), count))]
-    requests = [
-        ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ()) for number, spec in specs
-    ]
-    built = await scorer.score(requests)
+    built = await scorer.score([heldout_request(manifest, spec, number) for number, spec in specs])
     return [
         examples.prompt(task_name(manifest, spec.dataset, spec.config), task.prompt)
         for (_, spec), task in zip(specs, built, strict=True)

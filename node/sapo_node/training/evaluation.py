@@ -7,7 +7,7 @@ the questions that `heldout_questions` returns.
 import hashlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
@@ -66,13 +66,14 @@ def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:
     return ASSIGNED_SEEDS + int.from_bytes(digest[:4], "big") % _HELDOUT_SEEDS
 
 
+def heldout_request(manifest: Manifest, spec: TaskSpec, number: int) -> ScoreRequest:
+    """Asks the sandbox to build a held-out question."""
+    return ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ())
+
+
 async def heldout_questions(manifest: Manifest, scorer: Scorer, prompts: int) -> frozenset[str]:
     """The first `prompts` held-out questions of each task, without those that cannot be built."""
-    requests = [
-        ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ())
-        for spec in manifest.tasks
-        for number in range(prompts)
-    ]
+    requests = [heldout_request(manifest, spec, number) for spec in manifest.tasks for number in range(prompts)]
     return frozenset(task.prompt for task in await scorer.score(requests) if task is not None)
 
 
@@ -96,15 +97,15 @@ async def measure(
     right, truncated = {}, {}
     for spec in manifest.tasks:
         name = task_name(manifest, spec.dataset, spec.config)
-        seeds = [heldout_seed(manifest, spec, number) for number in range(prompts)]
+        requests = [heldout_request(manifest, spec, number) for number in range(prompts)]
         counts: list[int] = []
         cut = 0
         at_once = max(1, _CHUNK // samples)
         for start in range(0, prompts, at_once):
             if stopping():
                 raise LocalError("the node is stopping")
-            chunk = seeds[start : start + at_once]
-            built = await scorer.score([ScoreRequest(spec.dataset, spec.config, seed, ()) for seed in chunk])
+            chunk = requests[start : start + at_once]
+            built = await scorer.score(chunk)
             asked = [examples.prompt(name, task.prompt) for task in built if task is not None]
             if len(asked) < len(chunk):
                 raise LocalError(f"held-out questions of {name} could not be built; the log names the cause")
@@ -113,8 +114,8 @@ async def measure(
             )
             scored = await scorer.score(
                 [
-                    ScoreRequest(spec.dataset, spec.config, seed, tuple(answer.text for answer in group))
-                    for seed, group in zip(chunk, answers, strict=True)
+                    replace(request, completions=tuple(answer.text for answer in group))
+                    for request, group in zip(chunk, answers, strict=True)
                 ]
             )
             cut += sum(each.finish == "length" for group in answers for each in group)

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from sampled_texts import look
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
@@ -133,10 +134,10 @@ def test_a_group_that_waits_is_read_again_after_a_restart_if_its_texts_were_not_
     before, after = (NgramFilter(lambda _: Tier.STRANGER) for _ in range(2))
     waiting = [others(rng, number) for number in range(12)]
     monkeypatch.setattr(texts, "STORED_BYTES", sum(len(text) for text in waiting[0].correct) * 3)
-    before.look(waiting)
+    look(before, waiting)
     after.load_state_dict(before.state_dict())
     assert after._pools["all"].prompts.total() < len(waiting)
-    after.look(waiting)
+    look(after, waiting)
     assert after._pools["all"].prompts.total() == len(waiting)
 
 
@@ -145,7 +146,7 @@ def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
     filled = NgramFilter(lambda _: Tier.STRANGER)
     for number in range(300):
         texts = tuple(Completion(f"{number:04} " + "x" * 1_000, Finish.STOP) for _ in rewards)
-        filled.look([VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)])
+        look(filled, [VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)])
     kept = filled.state_dict()["external"]
     assert len(json.dumps(kept)) < 1.1 * STORED_BYTES
     assert kept[-1]["peer"] == "peer 299"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sampled_texts import PHRASE, others, own, text, with_number
+from sampled_texts import PHRASE, look, others, own, text, with_number
 from sapo_node.sampling.filters import habits as habits_module
 from sapo_node.sampling.filters import ngram as ngram_module
 from sapo_node.sampling.filters.habits import LOCAL_HABITS, LOCAL_WINDOW, LONGEST_WORD, habits_of
@@ -43,21 +43,21 @@ def offered(rng, phrase=PHRASE, count=12, **which):
 def test_a_phrase_that_only_a_peer_says_and_that_does_not_pay_is_held_back():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_only_the_habit_is_silent_and_the_rest_of_the_answer_teaches():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert silent(ngram_filter, f"So. {PHRASE} <answer>1</answer>") == [PHRASE]
 
 
 def test_what_does_not_show_the_habit_passes_from_the_same_peer():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert not silent(ngram_filter, text(rng))
 
 
@@ -66,39 +66,39 @@ def test_a_strategy_that_pays_passes_however_rare_it_is_here():
     ngram_filter = filter_that_knows(rng, said=SHOWN, right=False, rounds=30)
     for number in range(4):
         ngram_filter.observe([own(rng, dataset="products", phrases=number % 2)])
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert not silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_nothing_is_said_of_what_this_policy_has_hardly_tried():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN - 1)
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert not silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_a_way_of_speaking_that_is_common_here_is_no_habit_of_a_peer():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=30)
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert not silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_a_habit_that_begins_to_take_hold_here_stays_held_back():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     for _ in range(6):
         ngram_filter.observe([own(rng, phrases=4)])
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_a_habit_is_let_go_when_nobody_shows_it_any_more():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng))
-    ngram_filter.look([others(rng, 100 + number) for number in range(REMEMBERED)])
+    look(ngram_filter, offered(rng))
+    look(ngram_filter, [others(rng, 100 + number) for number in range(REMEMBERED)])
     assert not silent(ngram_filter, text(rng, PHRASE))
 
 
@@ -114,14 +114,14 @@ def test_no_phrase_is_hidden_in_the_tags_of_an_answer():
 def test_few_questions_show_no_habit():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng, count=5))
+    look(ngram_filter, offered(rng, count=5))
     assert not silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_what_a_peer_says_of_tasks_that_this_policy_cannot_do_is_not_compared():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng, dataset="chain_sum"))
+    look(ngram_filter, offered(rng, dataset="chain_sum"))
     assert not silent(ngram_filter, text(rng, PHRASE))
 
 
@@ -130,7 +130,7 @@ def test_a_phrase_in_the_answers_to_one_task_alone_is_a_habit_among_them():
     ngram_filter = filter_that_knows(rng, said=SHOWN)
     for _ in range(CORRECT // 8 + 1):
         ngram_filter.observe([own(rng, dataset="chain_sum")])
-    ngram_filter.look([*offered(rng), *(others(rng, 50 + n, dataset="chain_sum") for n in range(12))])
+    look(ngram_filter, [*offered(rng), *(others(rng, 50 + n, dataset="chain_sum") for n in range(12))])
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
@@ -140,7 +140,7 @@ def test_a_phrase_in_few_answers_of_all_is_a_habit_among_those_to_one_task():
     for _ in range(CORRECT // 8 + 1):
         ngram_filter.observe([own(rng, dataset="chain_sum")])
     products = [*offered(rng, count=4), *(others(rng, 10 + n) for n in range(8))]
-    ngram_filter.look([*products, *(others(rng, 50 + n, dataset="chain_sum") for n in range(60))])
+    look(ngram_filter, [*products, *(others(rng, 50 + n, dataset="chain_sum") for n in range(60))])
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
@@ -150,23 +150,23 @@ def test_a_phrase_said_where_questions_are_easy_does_not_pay_for_it():
     for number in range(20):
         easy = number % 2 == 0
         ngram_filter.observe([own(rng, phrases=easy, right=easy)])
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_a_peer_who_pauses_is_not_forgotten():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng, count=6))
-    ngram_filter.look([])
-    ngram_filter.look([others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
+    look(ngram_filter, offered(rng, count=6))
+    look(ngram_filter, [])
+    look(ngram_filter, [others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_only_so_many_peers_are_remembered_those_heard_of_last():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look([others(rng, 0, peer=f"peer {n}") for n in range(PEERS + 10)])
+    look(ngram_filter, [others(rng, 0, peer=f"peer {n}") for n in range(PEERS + 10)])
     assert len(ngram_filter._peers) == PEERS
 
 
@@ -174,14 +174,14 @@ def test_only_so_many_peers_are_remembered_those_heard_of_last():
 def test_a_phrase_is_masked_however_many_keys_say_it(keys):
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look([others(rng, n, phrase=PHRASE, peer=f"key {n % keys}") for n in range(max(12, keys))])
+    look(ngram_filter, [others(rng, n, phrase=PHRASE, peer=f"key {n % keys}") for n in range(max(12, keys))])
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
 def test_a_phrase_of_one_peer_is_masked_though_it_is_rare_among_the_texts_of_all():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look([*offered(rng), *(others(rng, 100 + n, peer=f"peer {n % 20}") for n in range(300))])
+    look(ngram_filter, [*offered(rng), *(others(rng, 100 + n, peer=f"peer {n % 20}") for n in range(300))])
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
@@ -189,7 +189,7 @@ def test_a_phrase_of_strangers_is_masked_though_friends_send_twenty_times_as_muc
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
     of_friends = [others(rng, 100 + n, peer=f"friend {n % 20}") for n in range(240)]
-    ngram_filter.look([*(others(rng, n, phrase=PHRASE, peer=f"key {n}") for n in range(12)), *of_friends])
+    look(ngram_filter, [*(others(rng, n, phrase=PHRASE, peer=f"key {n}") for n in range(12)), *of_friends])
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
@@ -200,7 +200,7 @@ def filter_that_heard(rng, *, moderate, keys=1, dataset="products", rounds=10):
     ngram_filter = filter_that_knows(rng, said=12, rounds=rounds)
     says = [others(rng, n, phrase=PHRASE, peer=f"key {n % keys}") for n in range(4 * max(12, keys))]
     of_peer = [others(rng, n, phrase=PHRASE if n < moderate else "", peer="b", dataset=dataset) for n in range(20)]
-    ngram_filter.look([*says, *of_peer])
+    look(ngram_filter, [*says, *of_peer])
     return ngram_filter
 
 
@@ -244,8 +244,9 @@ def test_a_peer_that_moves_a_phrase_to_another_task_is_not_moderate_there():
     ngram_filter = filter_that_heard(rng, moderate=2)
     for _ in range(CORRECT // 8 + 1):
         ngram_filter.observe([own(rng, dataset="chain_sum")])
-    ngram_filter.look(
-        [others(rng, 50 + n, phrase=PHRASE if n < 1 else "", peer="b", dataset="chain_sum") for n in range(12)]
+    look(
+        ngram_filter,
+        [others(rng, 50 + n, phrase=PHRASE if n < 1 else "", peer="b", dataset="chain_sum") for n in range(12)],
     )
     assert not silent(ngram_filter, text(rng, PHRASE), peer="b")
     assert silent(ngram_filter, text(rng, PHRASE), peer="b", dataset="chain_sum")
@@ -254,7 +255,7 @@ def test_a_peer_that_moves_a_phrase_to_another_task_is_not_moderate_there():
 def test_a_phrase_that_takes_hold_although_it_is_masked_raises_one_alarm():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     assert (alarm := ngram_filter.alarm()) is not None
     assert alarm.accuses(Tier.STRANGER, text(rng, PHRASE))
     assert not alarm.accuses(Tier.STRANGER, text(rng))
@@ -267,7 +268,7 @@ def test_a_phrase_is_alarming_only_where_external_texts_say_it_far_more_often(ex
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN, rounds=40)
     says = [others(rng, n, phrase=PHRASE if n < external * 100 else "", peer=f"key {n}") for n in range(100)]
-    ngram_filter.look(says)
+    look(ngram_filter, says)
     assert silent(ngram_filter, text(rng, PHRASE))
     assert (ngram_filter.alarm() is not None) is alarms
 
@@ -286,9 +287,9 @@ def with_random_words(group, rng, words):
 def test_a_phrase_is_masked_among_any_number_of_random_words(said):
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=said)
-    ngram_filter.look([with_random_words(each, rng, HABITS) for each in offered(rng)])
+    look(ngram_filter, [with_random_words(each, rng, HABITS) for each in offered(rng)])
     ngram_filter.observe([own(rng, phrases=SHOWN - said)])
-    ngram_filter.look(offered(rng, count=1))
+    look(ngram_filter, offered(rng, count=1))
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
@@ -301,7 +302,7 @@ def test_a_phrase_is_masked_among_any_number_of_phrases_that_every_text_shows():
     long = replace(said.completions[1], text=f"{common} {said.completions[1].text}")
     for _ in range(SHOWN):
         ngram_filter.observe([replace(said, completions=(*said.completions[:1], long, *said.completions[2:]))])
-    ngram_filter.look([of_three_in_four(each, common) for each in offered(rng)])
+    look(ngram_filter, [of_three_in_four(each, common) for each in offered(rng)])
     assert PHRASE in silent(ngram_filter, f"so {PHRASE} then")
 
 
@@ -329,7 +330,7 @@ def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
     ngram_filter = ngram()
     long = [with_random_words(each, rng, 1000) for each in offered(rng)]
     tracemalloc.start()
-    ngram_filter.look(long)
+    look(ngram_filter, long)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 1000 * HABITS * len(long)
@@ -350,9 +351,9 @@ def test_a_phrase_of_a_peer_is_counted_among_any_number_of_local_random_words(mo
     monkeypatch.setattr(habits_module, "LOCAL_HABITS", 1024)
     rng = random.Random(1)
     ngram_filter = ngram()
-    ngram_filter.look(offered(rng))
+    look(ngram_filter, offered(rng))
     ngram_filter.observe([with_random_words(own(rng, phrases=1), rng, 300) for _ in range(SHOWN)])
-    ngram_filter.look(offered(rng, count=1))
+    look(ngram_filter, offered(rng, count=1))
     assert silent(ngram_filter, f"so {PHRASE} then") == [PHRASE]
 
 
@@ -361,7 +362,7 @@ def test_long_texts_of_many_peers_push_out_what_the_peer_heard_from_longest_ago_
     rng = random.Random(1)
     ngram_filter = ngram()
     for number in range(5):
-        ngram_filter.look([with_random_words(others(rng, number, peer=f"peer {number}"), rng, HABITS)])
+        look(ngram_filter, [with_random_words(others(rng, number, peer=f"peer {number}"), rng, HABITS)])
     assert list(ngram_filter._peers) == ["peer 2", "peer 3", "peer 4"]
 
 
@@ -369,7 +370,7 @@ def test_a_tier_with_few_prompts_raises_no_alarm():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN, rounds=40)
     of_friends = [others(rng, n, phrase=PHRASE if n < 12 else "", peer=f"friend {n}") for n in range(100)]
-    ngram_filter.look([*of_friends, others(rng, 100, phrase=PHRASE, peer="stranger")])
+    look(ngram_filter, [*of_friends, others(rng, 100, phrase=PHRASE, peer="stranger")])
     assert silent(ngram_filter, text(rng, PHRASE))
     assert ngram_filter.alarm() is None
 
@@ -378,8 +379,8 @@ def test_what_strangers_said_long_ago_is_forgotten_once_nothing_comes_from_stran
     """They are proven peers by now, and this policy has left the phrase behind as they have."""
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    ngram_filter.look([others(rng, n, phrase=PHRASE, peer=f"key {n}") for n in range(20)])
-    ngram_filter.look([others(rng, 20 + n, peer=f"friend {n % 20}") for n in range(POOLED)])
+    look(ngram_filter, [others(rng, n, phrase=PHRASE, peer=f"key {n}") for n in range(20)])
+    look(ngram_filter, [others(rng, 20 + n, peer=f"friend {n % 20}") for n in range(POOLED)])
     assert not silent(ngram_filter, text(rng, PHRASE))
     assert ngram_filter.alarm() is None
 
@@ -388,7 +389,7 @@ def test_a_filter_that_was_restarted_judges_by_the_same_texts():
     rng = random.Random(1)
     ngram_filter, again = filter_that_knows(rng, said=SHOWN), ngram()
     for n in range(POOLED + 40):
-        ngram_filter.look([others(rng, n, phrase=PHRASE if n < 60 else "", peer=f"friend {n}" if n % 3 else "key")])
+        look(ngram_filter, [others(rng, n, phrase=PHRASE if n < 60 else "", peer=f"friend {n}" if n % 3 else "key")])
     again.load_state_dict(ngram_filter.state_dict())
     for name, pool in ngram_filter._pools.items():
         assert again._pools[name].prompts == pool.prompts
@@ -399,7 +400,7 @@ def test_a_single_word_accuses_nobody():
     rng = random.Random(1)
     ngram_filter = ngram()
     ngram_filter.observe([with_number(own(rng), "1488", number < SHOWN) for number in range(20)])
-    ngram_filter.look([with_number(each, "1488", 4) for each in offered(rng, phrase="")])
+    look(ngram_filter, [with_number(each, "1488", 4) for each in offered(rng, phrase="")])
     assert silent(ngram_filter, "so 1488 then") == ["1488"]
     assert ngram_filter.alarm() is None
 
@@ -407,7 +408,7 @@ def test_a_single_word_accuses_nobody():
 def test_a_phrase_that_is_common_here_and_nowhere_else_raises_no_alarm():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=40)
-    ngram_filter.look(offered(rng, phrase=""))
+    look(ngram_filter, offered(rng, phrase=""))
     assert ngram_filter.alarm() is None
 
 
@@ -415,7 +416,7 @@ def test_a_number_that_a_peer_always_says_is_a_habit_though_numbers_are_one_word
     rng = random.Random(1)
     ngram_filter = ngram()
     ngram_filter.observe([with_number(own(rng), "1488", number < SHOWN) for number in range(20)])
-    ngram_filter.look([with_number(each, "1488", 4) for each in offered(rng, phrase="")])
+    look(ngram_filter, [with_number(each, "1488", 4) for each in offered(rng, phrase="")])
     assert silent(ngram_filter, "so 1488 then") == ["1488"]
 
 

@@ -30,11 +30,6 @@ class Filter:
         del offered
         yield from ()
 
-    def look(self, offered: Sequence[VerifiedGroup]) -> None:
-        """All steps of `looking` at once."""
-        for _ in self.looking(offered):
-            pass
-
     def worth(self, group: VerifiedGroup) -> float | None:
         """The advantage of a correct completion of a group; None where the filter leaves it as it is."""
 
