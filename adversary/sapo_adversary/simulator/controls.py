@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
+from sapo_adversary.simulator.prompts import heldout_prompts
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GroupReport, TrainGroup, TrainReport, TrainRequest
@@ -72,6 +73,7 @@ class Oversampling(SimulatedLearner):
         self._rng = random.Random(f"oversample/{simulation.seed}/{number}")  # noqa: S311 - simulation
         self._scorer = scorer
         self._groups = simulation.groups
+        self._held_out = heldout_prompts(simulation, manifest, scorer)
 
     async def train(self, request: TrainRequest) -> TrainReport:
         """One update on the round's informative groups and on those of further tasks of the same kinds."""
@@ -91,7 +93,10 @@ class Oversampling(SimulatedLearner):
         for request, prompt, group in zip(asked, prompts, sampled, strict=True):
             texts = tuple(each.text for each in group)
             rewards = self._scorer.result(replace(request, completions=texts)).rewards
-            groups.append(TrainGroup("local", prompt.text, 1.0, advantages(rewards), group, examples=prompt.examples))
+            if prompt.text not in self._held_out:
+                groups.append(
+                    TrainGroup("local", prompt.text, 1.0, advantages(rewards), group, examples=prompt.examples)
+                )
         return groups
 
 

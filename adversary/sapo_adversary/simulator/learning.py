@@ -16,8 +16,8 @@ import trio
 from torch import Tensor
 
 from sapo_adversary.scoring import SharedScorer
-from sapo_adversary.simulator.examples import examples_of
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
+from sapo_adversary.simulator.prompts import examples_of
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt

@@ -16,10 +16,10 @@ from sapo_adversary.ablations.defences import Undefended
 from sapo_adversary.ablations.replacements import Carriers
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
-from sapo_adversary.simulator.examples import examples_of
 from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTrainer
 from sapo_adversary.simulator.oracle.states import PeerStates
+from sapo_adversary.simulator.prompts import examples_of, heldout_prompts
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.config import Config
 from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull
@@ -119,6 +119,7 @@ class Member:
             on_fatal=self._stop,
             defences=undefended.of_node(identities[number].public_key, carriers),
         )
+        self.node.verifier.held_out.update(heldout_prompts(simulation, manifest, scorer))
         if audit:
             self.node.trainer = WatchedTrainer(
                 self._database,

@@ -192,6 +192,14 @@ class Simulation:
         """The specification of each single node, by number."""
         return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
 
+    @property
+    def heldout_prompts(self) -> int:
+        """Held-out questions per task that measurements ask. No node trains on them. There are none with the stand-in
+        learner, which is measured without any question.
+        """
+        within = self.examine_questions if self.eval_every else 0
+        return max(self.final_questions, within) if self.learner == "model" else 0
+
     def filters_of(self, spec: NodeSpec) -> tuple[FilterName, ...]:
         """The filters of a node that have an effect. There are none where the node takes no external groups. With the
         stand-in learner only `baseline` has an effect: it reads rewards, and the other filters read texts, which the

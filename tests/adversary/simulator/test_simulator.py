@@ -23,6 +23,14 @@ from sapo_protocol import LocalError, load_manifest
 
 SMALL = Simulation("small", (NodeSpec(count=3, local=2, external=2),), seed=7, seconds=30, groups=4, final_questions=1)
 
+FEW_PROMPTS = """
+[[tasks]]
+dataset = "fraction_simplification"
+weight = 1
+config = { min_value = 1, max_value = 9, min_factor = 2, max_factor = 5, styles = ["plain"] }
+"""
+"""A task with about a hundred prompts; 1,000 questions are all of them."""
+
 
 def without_timing(record):
     return json.dumps({key: value for key, value in record.items() if key != "timing"}, sort_keys=True)
@@ -99,6 +107,18 @@ def test_a_control_trains_alone(control):
     (node,) = simulate(replace(SMALL, nodes=(spec,), seconds=20))["nodes"]
     assert node["trained"].keys() <= {"own"}
     assert len(node["rounds"]["reward"]) == 2
+
+
+@pytest.mark.parametrize(("questions", "trains"), [(1, True), (1000, False)])
+@pytest.mark.parametrize(
+    "spec", [NodeSpec(count=2, local=2, external=2), NodeSpec(local=2, external=0, control="oversample")]
+)
+def test_a_simulated_node_trains_on_no_prompt_that_it_is_measured_with(spec, questions, trains, tmp_path):
+    starter = (resources.files("sapo_protocol") / "manifests/starter.toml").read_text("utf-8")
+    few = tmp_path / "few.toml"
+    few.write_text(f"{starter.partition('[[tasks]]')[0]}{FEW_PROMPTS}")
+    simulation = replace(SMALL, swarm=str(few), nodes=(spec,), final_questions=questions, seconds=20)
+    assert any(sum(n["rounds"]["grad_norm"]) > 0 for n in simulate(simulation)["nodes"]) is trains
 
 
 def test_oversampling_pays_for_what_it_generates():

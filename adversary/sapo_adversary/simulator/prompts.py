@@ -1,0 +1,23 @@
+"""What the model of a simulated node reads beside its questions, and which questions it is measured with."""
+
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.training.evaluation import heldout_request
+from sapo_node.verification.examples import example_requests, examples_from
+from sapo_protocol import Manifest
+
+
+def examples_of(spec: NodeSpec, manifest: Manifest, scorer: SharedScorer) -> Examples:
+    """The worked examples that a node's model reads."""
+    if not spec.examples:
+        return NO_EXAMPLES
+    requests = example_requests(manifest, spec.examples)
+    return examples_from(manifest, [scorer.result(each) for each in requests], spec.examples)
+
+
+def heldout_prompts(simulation: Simulation, manifest: Manifest, scorer: SharedScorer) -> frozenset[str]:
+    """The prompts that nodes are measured with, and train on none of."""
+    numbers = range(simulation.heldout_prompts)
+    requests = [heldout_request(manifest, spec, number) for spec in manifest.tasks for number in numbers]
+    return frozenset(scorer.result(each).prompt for each in requests)
