@@ -271,7 +271,10 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "poison-mixed": lambda: scenarios.poison(outcomes("-mixed")),
     "poison-one-out": lambda: scenarios.one_out(load("poison")),
     "poison-smollm2": lambda: scenarios.poison(
-        each for each in load("poison_smollm2")["outcomes"] if "undefended" in each["metrics"]
+        each
+        for name in ("poison_smollm2", "poison_drift_smollm2")
+        for each in load(name)["outcomes"]
+        if "undefended" in each["metrics"]
     ),
     "poison-by-share": lambda: scenarios.poison_by_share(
         each for each in load("poison")["outcomes"] if each["scenario"] == "poison-text"

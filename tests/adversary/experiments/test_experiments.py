@@ -289,7 +289,7 @@ def test_a_device_that_a_file_names_stays(tmp_path):
 
 
 def test_runs_on_a_gpu_have_records_of_their_own():
-    experiment = load_experiment("smollm2")
+    experiment = load_experiment("smollm2-swarm")
     here, there = (
         {each.digest() for each in on.all_simulations()} for on in (experiment.on("cpu"), experiment.on("cuda"))
     )
