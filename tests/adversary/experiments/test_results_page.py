@@ -30,7 +30,7 @@ def test_every_table_is_the_one_that_its_summary_makes():
 @pytest.mark.parametrize("name", KEPT)
 def test_the_page_names_the_command_and_shows_the_table_and_the_picture(name):
     file = name.replace("-", "_")
-    assert f"sapo-adversary experiment {name}\n" in LEARNING
+    assert f"    {summary_of(name)['command']}\n" in LEARNING
     assert f"<!-- table: {file} -->\n" in LEARNING
     assert f"](../pictures/{file}.svg)" in LEARNING
 
