@@ -317,6 +317,13 @@ def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_a
     assert "| **mean of tasks** | 0." in card
 
 
+def test_the_best_weights_of_a_node_that_was_never_better_are_said_to_be_those_before_training(played, tmp_path):
+    done = sapo_node("export", tmp_path / "out", *played.where, "--best")
+    assert done.returncode == 0, done.stderr
+    assert "best weights, step 0 written" in done.stdout
+    assert "the weights before any training" in done.stderr
+
+
 def test_a_relay_names_the_settings_that_have_no_effect_on_it(tmp_path):
     swarm = write_swarm(tmp_path / "relays.toml")
     options = ("--no-train", "--generate", "http://127.0.0.1:1", "--lora", "8")

@@ -24,6 +24,9 @@ OPPORTUNITY_BEATS = 15  # heartbeats between attempts to improve a mesh
 OPPORTUNITY_SCORE = 1.0  # median score of a mesh below which the node tries to improve it
 OPPORTUNITY_PEERS = 2  # that are added in one attempt
 BACKOFF_SLACK = 5  # seconds by which two nodes may differ about the end of a back-off
+CROWDED_BACK_OFF = (
+    10  # seconds out of a mesh that was too large; the first prunes are drawn before any peer has a score
+)
 
 OFFERED_IDS = 512  # in one IHAVE that this node sends
 ASKED_IDS = 32  # that this node requests of one peer and topic at a time
@@ -175,14 +178,14 @@ class ScoredGossipSub(SteadyGossipSub):
             if self._score(peer) < 0
         ]
         for peer, topic in negative:
-            self._dismiss(peer, topic)
+            self._dismiss(peer, topic, self.prune_back_off)
         grafts, prunes = super().mesh_heartbeat()
         for peer, topics in prunes.items():
             for topic in topics:
-                self._dismiss(peer, topic)
+                self._dismiss(peer, topic, CROWDED_BACK_OFF)
         for peer, topic in negative:
             prunes[peer].append(topic)
-        for topic in self.mesh if self._heartbeats % OPPORTUNITY_BEATS == 0 else ():
+        for topic in self.mesh:
             for peer in self._better(topic):
                 self._admit(peer, topic)
                 grafts[peer].append(topic)
@@ -221,10 +224,17 @@ class ScoredGossipSub(SteadyGossipSub):
         return [peer for peer in worst if peer not in best][:num_to_prune]
 
     def _better(self, topic: str) -> list[Any]:
-        """Peers to add to a mesh with a low median score (opportunistic grafting): the best above that median."""
+        """Peers to add to a mesh with a low median score (opportunistic grafting): the best above that median.
+
+        Every OPPORTUNITY_BEATS the node looks for them, if the mesh has room. While no mesh peer delivers, it looks at
+        each heartbeat, in a full mesh too: peers that all deliver nothing have no deficit beside each other.
+        """
         mesh = self.mesh[topic]
-        middle = median(map(self._score, mesh)) if mesh else OPPORTUNITY_SCORE
-        if middle >= OPPORTUNITY_SCORE or len(mesh) >= self.degree_high:
+        scores = [self._score(peer) for peer in mesh]
+        middle = median(scores) if scores else OPPORTUNITY_SCORE
+        is_dark = max(scores, default=OPPORTUNITY_SCORE) <= 0
+        has_turn = self._heartbeats % OPPORTUNITY_BEATS == 0 and len(mesh) < self.degree_high
+        if middle >= OPPORTUNITY_SCORE or not (is_dark or has_turn):
             return []
         others = self.pubsub.peer_topics.get(topic, set()) - mesh
         free = [peer for peer in others if self._is_gossipsub_peer(peer) and not self._check_back_off(peer, topic)]
@@ -234,11 +244,16 @@ class ScoredGossipSub(SteadyGossipSub):
         self.mesh[topic].add(peer)
         self._notify_mesh_peer_added(peer, topic)
 
-    def _dismiss(self, peer: Any, topic: str) -> None:
+    def _dismiss(self, peer: Any, topic: str, back_off: int) -> None:
         """Remove a peer from the mesh. Our back-off is BACKOFF_SLACK longer, because the peer's begins later."""
         self.mesh[topic].discard(peer)
-        self._add_back_off(peer, topic, is_unsubscribe=False, backoff_duration=self.prune_back_off + BACKOFF_SLACK)
+        self._add_back_off(peer, topic, is_unsubscribe=False, backoff_duration=back_off + BACKOFF_SLACK)
         self.scores.dismissed(trio.current_time(), str(peer), topic)
+
+    def _told_back_off(self, peer: Any, topic: str) -> int:
+        """Seconds that a PRUNE asks a peer to stay away: what is left of our back-off, without BACKOFF_SLACK."""
+        until: float | None = self.back_off.get(topic, {}).get(peer)
+        return self.prune_back_off if until is None else max(1, round(until - trio.current_time()) - BACKOFF_SLACK)
 
     async def leave(self, topic: str) -> None:
         """Stop following a topic. The library's function iterates over a mesh that may change meanwhile."""
@@ -256,7 +271,7 @@ class ScoredGossipSub(SteadyGossipSub):
             ]
             grafts = [rpc_pb2.ControlGraft(topicID=topic) for topic in peers_to_graft.get(peer, ())]
             prunes = [
-                rpc_pb2.ControlPrune(topicID=topic, backoff=self.prune_back_off)
+                rpc_pb2.ControlPrune(topicID=topic, backoff=self._told_back_off(peer, topic))
                 for topic in peers_to_prune.get(peer, ())
             ]
             await self.emit_control_message(self.pack_control_msgs(offers, grafts, prunes), peer)

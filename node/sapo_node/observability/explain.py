@@ -19,6 +19,10 @@ from sapo_protocol import LocalError, Manifest, epoch_start
 
 _LEAST_CHARACTERS = 6
 _WEEK_SECONDS = 6 * 86_400
+_NEWEST = 5
+"""Envelopes of a peer that are listed."""
+_SHOWN_CHARACTERS = 12
+"""Of an envelope's id, enough to tell envelopes apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,10 @@ def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
     for (fate, why), count in Counter((each.fate, each.why) for each in entries).most_common():
         lines.append(f"{_groups(count, fate)}{f': {why}' if why else ''}")
         lines += _of_filters([each for each in entries if each.fate is fate]) if fate is Fate.TRAINED else _reason(why)
+    envelopes = list(dict.fromkeys(each.envelope_id for each in entries))[:_NEWEST]
+    if envelopes:
+        shown = ", ".join(each[:_SHOWN_CHARACTERS] for each in envelopes)
+        lines.append(f"Its newest rollouts: {shown}. `sapo-node why ENVELOPE_ID` tells what became of one.")
     facts = {
         "peer": account.peer,
         "tier": account.tier.value,
@@ -144,6 +152,7 @@ def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
         "earned": account.earned,
         "trained_groups": groups,
         "trained_tokens": tokens,
+        "envelopes": envelopes,
         "masked_phrases": dict(_masked_phrases(entries).most_common()),
     }
     return Told("\n".join(lines), facts)

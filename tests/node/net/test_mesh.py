@@ -4,7 +4,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
+
+from sapo_node.net.gossip_score import Offence
+from sapo_node.net.router import CROWDED_BACK_OFF, OPPORTUNITY_BEATS
+from sapo_node.net.service import DEGREE_HIGH
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Start, Until
@@ -45,6 +50,52 @@ async def test_a_peer_that_never_forwards_loses_its_place_and_nothing_else(
         await victim.publish(b"to all")
         await until(lambda: any(each.data == b"to all" for rpc in mallory.received for each in rpc.publish))
         assert mallory.peer_id not in mesh(victim)
+
+
+def silent(count: int) -> set[ID]:
+    return {ID(b"silent %d" % number) for number in range(count)}
+
+
+@pytest.mark.parametrize("heartbeats", [0, OPPORTUNITY_BEATS - 1])
+async def test_a_full_mesh_in_which_nobody_delivers_takes_in_a_peer_that_does(
+    start: "Start", until: "Until", heartbeats: int
+) -> None:
+    one = await start(1)
+    other = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(other))
+    one.router.mesh[TOPIC] = silent(DEGREE_HIGH)
+    one.router._heartbeats = heartbeats
+    one.router.scores.delivered(trio.current_time(), TOPIC, [other.network.peer_id], ())
+    grafts, _ = one.router.mesh_heartbeat()
+    assert {str(peer) for peer in grafts} == {other.network.peer_id}
+
+
+async def test_a_mesh_in_which_somebody_delivers_is_improved_only_in_its_turn(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    other = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(other))
+    one.router.mesh[TOPIC] = silent(DEGREE_HIGH - 1)
+    one.router._heartbeats = 0
+    for peer in (other.network.peer_id, str(ID(b"silent 0"))):
+        one.router.scores.delivered(trio.current_time(), TOPIC, [peer], ())
+    assert not one.router.mesh_heartbeat()[0]
+    one.router._heartbeats = OPPORTUNITY_BEATS - 1
+    assert {str(peer) for peer in one.router.mesh_heartbeat()[0]} == {other.network.peer_id}
+
+
+async def test_a_peer_that_had_no_room_may_come_back_sooner_than_one_that_broke_the_protocol(
+    start: "Start", until: "Until"
+) -> None:
+    one = await start(1)
+    other = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(other))
+    one.router.mesh[TOPIC] = silent(DEGREE_HIGH + 2)
+    idle = ID(b"silent 0")
+    one.router.scores.offended(trio.current_time(), str(idle), Offence.EXCESS, 8)
+    _, prunes = one.router.mesh_heartbeat()
+    told = {peer: one.router._told_back_off(peer, TOPIC) for peer in prunes}
+    assert told.pop(idle) == one.router.prune_back_off
+    assert set(told.values()) == {CROWDED_BACK_OFF}
 
 
 async def test_two_nodes_of_which_one_says_nothing_keep_each_other(

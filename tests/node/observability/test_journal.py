@@ -382,6 +382,18 @@ def test_a_peer_is_explained_by_its_standing(database, manifest, facts, said):
     assert told.facts["peer"] == name
 
 
+def test_a_peer_is_explained_with_the_ids_of_its_newest_envelopes(journal, database, manifest):
+    Ledger(database).report("a", Fact.VERIFIED_GROUP)
+    for counter in range(7):
+        journal._write(("a", 10, counter, 0), f"{counter:02x}" * 32, Fate.WAITS, facts=of_verified(group(counter)))
+    told = explain.peer(database, "a", manifest)
+    newest = told.facts["envelopes"]
+    assert newest == [f"{counter:02x}" * 32 for counter in (6, 5, 4, 3, 2)]
+    for envelope_id in newest:
+        assert envelope_id[:12] in told.text
+        assert explain.envelope(database, envelope_id[:12]).facts["groups"]
+
+
 @pytest.mark.parametrize("part", ["…Example", "12D3KooWEx", "KooWExample", "12D3KooWExample"])
 def test_a_part_of_its_id_is_enough_to_name_a_peer(database, manifest, part):
     Ledger(database).report("12D3KooWExample", Fact.VERIFIED_GROUP)

@@ -128,6 +128,12 @@ def export(
     say(f"{'best weights, ' if best else ''}step {exported.step} written to {output}")
     if address:
         say(f"uploaded to {address}; a new repository is private, and one that was public still is")
+    if best and not exported.step:
+        stderr.print(
+            "these are the weights before any training: no evaluation was better yet, or none came after the first. "
+            "Without --best, `export` takes the newest checkpoint.",
+            soft_wrap=True,
+        )
     if exported.note:
         stderr.print(exported.note, highlight=False, soft_wrap=True)
 

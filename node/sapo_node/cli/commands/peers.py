@@ -24,7 +24,9 @@ from sapo_protocol.files import read_bounded
 
 @click.group(cls=DefaultGroup, default="show")
 def peers() -> None:
-    """Show the peers of a node, their states and who decided them. `show` may be left out.
+    """Show the peers of a node, their states and who decided them.
+
+    `show` may be left out. `sapo-node peers show --help` lists its options.
 
     A node trusts and bans by what it verified itself, and by what its operator decides (`sapo-node trust`, `ban`).
     `export` and `import` pass such decisions on to other nodes of the operator, as a signed list.
