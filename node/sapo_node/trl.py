@@ -3,6 +3,8 @@
     settings = GRPOConfig(num_generations=8, generation_batch_size=(4 + 4) * 8, ...)   # (local + external) * G
     train(MODEL, Feed("~/.local/state/sapo-node/.../feed.json"), settings)
 
+Where the node has `replay = true`, a round has up to (2 * local + external) * G completions.
+
 Each step trains on the local groups of a round and on verified groups of peers, with the advantages of the node. With
 positive-only, the node's default, the mask leaves out the incorrect completions of peers, and what the filters mask.
 TRL calls `rollout_func` experimental. This module was written for TRL 1.16; it overrides one private method of
@@ -76,7 +78,8 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
         if len(self.rows) > len(prompts):
             raise LocalError(
                 f"the node's batch has {len(self.rows)} completions, and TRL has {len(prompts)} places: "
-                "set generation_batch_size to (local + external) * num_generations"
+                "set generation_batch_size to (local + external) * num_generations, and where the node has "
+                "`replay = true` to (2 * local + external) * num_generations"
             )
         end = tokenizer.eos_token_id
         empty = Row("", "external", prompt=[end], completion=[end], mask=[0], advantage=0.0, reward=0.0)
