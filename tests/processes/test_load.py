@@ -85,6 +85,30 @@ def test_a_bad_message_that_was_never_sent_is_a_failure(tmp_path):
     assert int(rows(tmp_path)["stale"]["Failure Count"]) > 0
 
 
+def test_users_that_start_at_once_send_at_the_rate_of_strangers_without_a_failure(tmp_path):
+    swarm = write_swarm(tmp_path / "usual.toml", max_rounds=2_400)
+    with RunningProcess(tmp_path / "node", "--no-train", "--swarm", swarm, "--dashboard", "off") as node:
+        target = node.until_event("started")["addresses"][0]
+        done = locust(target, tmp_path, "--swarm", swarm, "-u", 2, "-r", 2, "-t", "12s", "--message-bytes", 4096)
+    assert done.returncode == 0, done.stdout
+    assert int(rows(tmp_path)["valid"]["Request Count"]) >= 4
+
+
+def test_a_load_test_that_sent_nothing_fails(tmp_path):
+    nowhere = "/ip4/127.0.0.1/tcp/9/p2p/" + identity_of("nobody", 0).peer_id
+    done = locust(nowhere, tmp_path, "-u", 1, "-t", "1s")
+    assert done.returncode == 1
+    assert "no message was sent" in done.stderr
+
+
+def test_a_swarm_without_a_manifest_is_named(tmp_path):
+    nowhere = "/ip4/127.0.0.1/tcp/9/p2p/" + identity_of("nobody", 0).peer_id
+    done = locust(nowhere, tmp_path, "--swarm", "startr", "-u", 1, "-t", "2s")
+    assert done.returncode != 0
+    assert "no manifest 'startr'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_host_that_is_no_full_address_is_refused_with_what_to_give(tmp_path):
     done = locust("127.0.0.1:4001", tmp_path, "-u", 1, "-t", "2s")
     assert done.returncode != 0

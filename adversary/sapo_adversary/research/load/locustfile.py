@@ -26,6 +26,7 @@ from locust.exception import StopUser
 from locust.runners import LocalRunner, Runner
 
 from sapo_adversary.research.load.messages import BAD, VALID
+from sapo_protocol import LocalError, load_manifest
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,14 @@ def _require_bounds(options: Namespace) -> None:
             raise SystemExit(f"--{name.replace('_', '-')} is {value}; give a number from {least} to {most}")
 
 
+def _require_swarm(swarm: str) -> None:
+    """End locust with one line where there is no such manifest."""
+    try:
+        load_manifest(swarm)
+    except LocalError as error:
+        raise SystemExit(str(error)) from None
+
+
 class Helper:
     """The publishers' process and its events: libp2p and gevent cannot run in one process."""
 
@@ -65,6 +74,7 @@ class Helper:
         if not environment.host or "/p2p/" not in environment.host:
             raise SystemExit("give --host the full address of a node, as it prints it: /ip4/.../tcp/.../p2p/...")
         _require_bounds(options)
+        _require_swarm(options.swarm)
         self._environment = environment
         self._process = Popen(
             [
@@ -85,8 +95,13 @@ class Helper:
         self._joining: dict[int, AsyncResult[bool]] = {}
         self._ready: AsyncResult[bool] = AsyncResult()
         gevent.spawn(self._read)
+
+    def wait(self) -> None:
+        """Wait for the connection with the target, and end locust where there is none."""
         if not self._ready.get(timeout=_START_SECONDS):
-            raise SystemExit(f"no connection with {environment.host}: is the node running, and may it be reached?")
+            raise SystemExit(
+                f"no connection with {self._environment.host}: is the node running, and may it be reached?"
+            )
 
     def join(self, user: int) -> None:
         """Connect a publisher. Raises StopUser where the target refuses it."""
@@ -167,13 +182,17 @@ def _require_one_process(runner: Runner, **_: Any) -> None:
 def _start(environment: Environment, **_: Any) -> None:
     Publisher.numbers = itertools.count()  # the keys that the target trusts, in each test on locust's page
     _helpers.append(Helper(environment))
+    _helpers[-1].wait()
 
 
 @events.quitting.add_listener
 @events.test_stop.add_listener
-def _stop(**_: Any) -> None:
+def _stop(environment: Environment, **_: Any) -> None:
     while _helpers:
         _helpers.pop().stop()
+        if not environment.stats.total.num_requests:
+            log.error("no message was sent: give a longer --run-time, and see that the node is running")
+            environment.process_exit_code = 1
 
 
 class Publisher(User):
@@ -182,7 +201,7 @@ class Publisher(User):
     numbers: Iterator[int] = itertools.count()
 
     def on_start(self) -> None:
-        """Connect."""
+        """Connect, and wait for the first message to be due: a key has no counter for it at once."""
         options = self.environment.parsed_options
         self._options = options
         self._number = next(Publisher.numbers)
@@ -190,6 +209,7 @@ class Publisher(User):
         self._kinds = itertools.cycle(BAD if int((self._number + 1) * share) > int(self._number * share) else VALID)
         _helpers[0].join(self._number)
         self._due = time.monotonic()
+        gevent.sleep(self.wait_time())
 
     def wait_time(self) -> float:
         """Until the next message is due: so many a second, at times that do not depend on those before."""
