@@ -85,5 +85,5 @@ def show_written(written: Iterable[Path]) -> None:
 
 def exit_by_verdicts(outcomes: Iterable[Outcome]) -> None:
     """Exit with 1 where an attack did no harm or a defence did not hold."""
-    if not all(outcome.held and outcome.harmful for outcome in outcomes):
+    if not all(outcome.held and outcome.harmful is not False for outcome in outcomes):
         raise click.exceptions.Exit(1)

@@ -124,6 +124,8 @@ def run(
     scenario = replace(scenario, strangers=strangers, device=device)
     if share != SHARE and not scenario.grows:
         raise click.UsageError(f"{name} has a number of attackers of its own: leave --share away")
+    if not scenario.attack and (keys or share != SHARE):
+        raise click.UsageError(f"nobody attacks in {name}: leave --keys and --share away")
     if device != "cpu" and not (models or scenario.learns):
         raise click.UsageError(f"no language model learns in {name}: leave --device away, or add --models")
     make_folders(output, records)
@@ -144,6 +146,11 @@ def run(
     else:
         _show(outcome)
         show_written(written)
+    if (share != SHARE or models) and (scenario.harm or scenario.holds):
+        asked = (
+            f"harm and holds of {name} are asked at a share of {SHARE} only, and without --models: they were not asked"
+        )
+        stderr.print(asked, soft_wrap=True)
     exit_by_verdicts([outcome])
 
 

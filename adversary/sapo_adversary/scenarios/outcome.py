@@ -81,9 +81,12 @@ class Outcome:
         return all(verdict.met for verdict in self.verdicts() if verdict.arm == "defended")
 
     @property
-    def harmful(self) -> bool:
-        """Whether the undefended arm is harmed as asked: an attack that hurts nobody proves nothing."""
-        return all(verdict.met for verdict in self.verdicts() if verdict.arm == "undefended")
+    def harmful(self) -> bool | None:
+        """Whether the undefended arm is harmed as asked: an attack that hurts nobody proves nothing. None where nothing
+        is asked of it.
+        """
+        asked = [verdict.met for verdict in self.verdicts() if verdict.arm == "undefended"]
+        return all(asked) if asked else None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""

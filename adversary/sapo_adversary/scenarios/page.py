@@ -152,7 +152,7 @@ def _svg(figure: Figure) -> Markup:
 
 def _spread(values: Sequence[float]) -> str:
     if len(set(values)) < 2:
-        return f"{values[0]:.3g}" if values else "0"
+        return f"{values[0]:.3g}" if values else ""
     return f"{_mean(values):.3g} ({min(values):.3g}..{max(values):.3g})"
 
 

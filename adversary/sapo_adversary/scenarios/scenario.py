@@ -17,6 +17,7 @@ from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
 from sapo_adversary.simulator.simulation import ACTS_EVERY, Device, Simulation, simulation_from
 from sapo_node.app.config import Config
 from sapo_node.learner.catalogue import CATALOGUE
+from sapo_node.observability.reasons import REASONS
 from sapo_protocol import LocalError
 
 Arm = Literal["alone", "control", "friends", "undefended", "defended"]
@@ -282,8 +283,9 @@ def _scenario(name: str, table: Mapping[str, Any]) -> Scenario:
 
 def _bounds(name: str, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Bound]:
     for metric, bound in table.items():
-        if metric not in ABOUT and not metric.startswith(REFUSED):
-            raise LocalError(f"{name}: no metric {metric!r}; {suggestion(metric, ABOUT)}")
+        known = (*ABOUT, *(f"{REFUSED}{reason}" for reason in REASONS))
+        if metric not in known:
+            raise LocalError(f"{name}: no metric {metric!r}; {suggestion(metric, known)}")
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in bound.values())
         if not bound or not bound.keys() <= {"at_least", "at_most"} or not numbers:
             raise LocalError(f"{name}: the bound of {metric} is at_least, at_most or both, each a number")

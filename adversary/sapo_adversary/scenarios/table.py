@@ -1,6 +1,6 @@
 """Markdown tables of a matrix: of all threats, and of poison in correct completions."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -39,7 +39,7 @@ _RATIOS = frozenset({"longer", "poison_gain"})
 def markdown(summary: Mapping[str, Any]) -> str:
     """The threats of a matrix, in the order of the catalogue, at the share at which all attacks are played."""
     places = {attack: place for place, attack in enumerate(THREATS)}
-    outcomes = [each for each in summary["outcomes"] if each["share"] == SHARE]
+    outcomes = [each for each in summary["outcomes"] if each["share"] == SHARE and each["attack"]]
     head = ("`sapo-adversary run`", "threat", "answered by", "undefended -> defended", "seeds")
     lines = [_threat(each) for each in sorted(outcomes, key=lambda each: (places[each["attack"]], each["scenario"]))]
     return table(head, lines, left=(0, 1, 2, 3))
@@ -153,7 +153,9 @@ def _threat(outcome: Mapping[str, Any]) -> Row:
         f"{metric.replace('_', ' ')} {_mean(metrics['undefended'], metric)} -> {_mean(metrics['defended'], metric)}"
         for metric in _asked(outcome)
     )
-    note = "" if outcome["held"] else " **(missed: " + ", ".join(_missed(outcome)) + ")**"
+    missed = [each["metric"] for each in outcome["verdicts"] if not each["met"]]
+    what = "missed" if not outcome["held"] else "attack weaker than asked"
+    note = f" **({what}: {', '.join(missed)})**" if missed else ""
     threat = THREATS[outcome["attack"]].threat()
     return (f"`{outcome['scenario']}`", threat, answers, measured + note, str(len(outcome["seeds"])))
 
@@ -162,10 +164,6 @@ def _asked(outcome: Mapping[str, Any]) -> list[str]:
     """What the attack is said to do, and what is lost by it."""
     harm = [each["metric"] for each in outcome["verdicts"] if each["arm"] == "undefended"]
     return list(dict.fromkeys([*harm, "reward_lost"]))
-
-
-def _missed(outcome: Mapping[str, Any]) -> Iterator[str]:
-    return (each["metric"] for each in outcome["verdicts"] if each["arm"] == "defended" and not each["met"])
 
 
 def _mean(metrics: Mapping[str, Sequence[float]], name: str) -> str:

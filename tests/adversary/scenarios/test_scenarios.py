@@ -97,6 +97,10 @@ def test_shares_are_of_all_peers(share, count):
         ('attack = "false-claim"\nextra = 1', "no 'extra'"),
         ('attack = "false-claim"\nbeside = ["luck"]', "no attack 'luck'"),
         ('attack = "false-claim"\n[harm]\nbanned = { above = 1 }', "at_least, at_most or both"),
+        (
+            'attack = "false-claim"\n[holds]\n"refused.signatur" = { at_most = 0 }',
+            "no metric 'refused.signatur'; did you mean refused.signature?",
+        ),
         ('attack = "false-claim"\n[simulation]\nnonsense = 1', "no 'nonsense'"),
         ('attack = "false-claim"\n[options]\nnonsense = 1', "options of false-claim"),
         ('attack = "false-claim"\n[attackers]\noptions = {}', "attackers has no 'options'; write them at the top"),
@@ -190,6 +194,40 @@ def test_an_outcome_that_misses_a_bound_is_not_held(outcome):
     assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in verified_or_unusable.verdicts()]
 
 
+def test_an_attack_of_which_no_harm_was_asked_is_neither_harmful_nor_harmless(outcome):
+    assert outcome.harmful is None
+    asked = replace(outcome.scenario, scale="full", harm={"violations": Bound(at_least=10)})
+    assert replace(outcome, scenario=asked).harmful is True
+    asked = replace(asked, harm={"violations": Bound(at_least=10_000)})
+    assert replace(outcome, scenario=asked).harmful is False
+
+
+def test_the_table_says_of_an_attack_that_it_was_weaker_than_asked(outcome):
+    asked = replace(outcome.scenario, scale="full", harm={"violations": Bound(at_least=10_000)})
+    told = {**outcome.as_dict(), "held": True}
+    told["verdicts"] = [
+        each for each in replace(outcome, scenario=asked).as_dict()["verdicts"] if "viol" in each["metric"]
+    ]
+    assert "**(attack weaker than asked: violations)**" in markdown({"outcomes": [told]})
+
+
+def test_a_swarm_without_an_attacker_has_no_row_among_the_threats(outcome):
+    told = outcome.as_dict()
+    assert markdown({"outcomes": [told, {**told, "attack": ""}]}) == markdown({"outcomes": [told]})
+
+
+def test_the_page_of_one_outcome_names_the_command_that_made_it(outcome):
+    results = {"version": "1", "about": {}, "outcomes": [outcome.as_dict()]}
+    drawn = page({**results, "command": "sapo-adversary run my/own.toml --without luck"})
+    assert "Again with <code>sapo-adversary run my/own.toml --without luck</code>" in drawn
+
+
+def test_the_page_leaves_the_cell_of_a_metric_empty_that_no_run_tells(outcome):
+    assert outcome.by_seed("undefended", "rounds_to_ban") == []
+    drawn = page({"command": "x", "version": "1", "about": {}, "outcomes": [outcome.as_dict()]})
+    assert re.search(r"rounds_to_ban\s*<td><td>", drawn)
+
+
 def test_the_page_stands_alone_and_shows_every_verdict(outcome):
     drawn = page({"command": "sapo-adversary run x", "version": "1", "about": {}, "outcomes": [outcome.as_dict()]})
     assert "<svg" in drawn
@@ -232,6 +270,13 @@ def test_a_share_of_attackers_whose_number_is_fixed_is_refused(run_here):
     assert "leave --share away" in told.err
 
 
+@pytest.mark.parametrize("option", [("--keys", 3), ("--share", 0.5)])
+def test_an_option_about_attackers_is_refused_where_nobody_attacks(run_here, option):
+    code, told = run_here(main, "run", "strangers", *option)
+    assert code == 2
+    assert "nobody attacks in strangers: leave --keys and --share away" in told.err
+
+
 def test_a_scenario_that_is_none_is_one_line(run_here):
     code, told = run_here(main, "run", "nonsense")
     assert code == 1
@@ -262,9 +307,11 @@ def test_a_run_without_another_defence_and_at_another_share_has_files_of_its_own
     mine.write_text(
         'title = "Mine"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
         "[simulation]\nseconds = 20\n[node]\ncount = 2\n[harm]\nreward_lost = { at_least = 2 }\n"
+        "[holds]\nbanned = { at_least = 9 }\n"
     )
     options = ["--share", "0.5", "--seeds", "2", "--without", "costly lies"]
-    sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1, *options)
+    done = sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1, *options)
+    assert "are asked at a share of 0.25 only" in done.stderr
     results = json.loads((tmp_path / "mine-share-0.5-without-costly-lies.json").read_text())
     assert shlex.split(results["command"]) == ["sapo-adversary", "run", str(mine), *options]
     [outcome] = results["outcomes"]
