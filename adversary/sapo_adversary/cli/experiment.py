@@ -1,7 +1,7 @@
 """Play, draw and list learning experiments: `experiment`."""
 
 import json
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,14 @@ from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.research.policies import DEFAULT_FOLDER
-from sapo_adversary.simulator.engine import Engine
+from sapo_adversary.simulator.engine import Engine, Record
 from sapo_adversary.simulator.runs import load_record, play_all
-from sapo_adversary.simulator.simulation import Device
+from sapo_adversary.simulator.simulation import PACKAGES, Device
 from sapo_node.cli.commands.options import as_json, stderr
 from sapo_node.cli.terminal import Terminal, say
 
 _SHOWN_COLUMNS = 6
 """Columns that fit into a terminal; `--markdown` and `--json` have all."""
-_PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 
 
 @click.command()
@@ -129,7 +128,17 @@ def _run(what: Experiment, records: Path, policies: Path, engine: Engine) -> dic
     found = {arm: [load_record(records, each) for each in what.simulations(arm)] for arm in what.arms}
     with results_in(records, "remove them, and new runs"):
         summary = summarise(what, found)
-    return {**summary, "versions": {package: version(package) for package in _PACKAGES}}
+    versions = _versions([record for runs in found.values() for record in runs])
+    mixed = ", ".join(f"{package} {each}" for package, each in versions.items() if "," in each)
+    if mixed:
+        stderr.print(f"the records in {records} are of several versions: {mixed}", highlight=False, soft_wrap=True)
+    return {**summary, "versions": versions}
+
+
+def _versions(records: Sequence[Record]) -> dict[str, str]:
+    """With which versions of each package runs were played: one, or all that there are. Older records do not say it."""
+    told = [record.get("versions", {}) for record in records]
+    return {package: ", ".join(sorted({each.get(package, "unknown") for each in told})) for package in PACKAGES}
 
 
 def _draw(summary: dict[str, Any], path: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,9 @@ def test_a_small_experiment_runs_once_and_is_drawn(tmp_path):
     assert json.loads(sapo_adversary(*command, "--json")) == first
     assert record.stat().st_mtime_ns == written
     assert (tmp_path / "tiny.svg").read_text().startswith("<?xml")
+    assert first["versions"]["torch"] == version("torch")
+    record.write_text(record.read_text().replace(version("torch"), "1.2.3"))
+    assert json.loads(sapo_adversary(*command, "--json"))["versions"]["torch"] == "1.2.3"
 
 
 def test_only_some_arms_and_seeds_may_be_asked_for():

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from sapo_adversary.scenarios.scenario import load_scenario
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.runs import load_record
-from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
+from sapo_adversary.simulator.simulation import PACKAGES, NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
 from sapo_node.groups.messages import RequestError, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
@@ -145,6 +146,10 @@ def test_the_shared_scorer_says_what_tasks_and_scorers_say():
 def test_a_simulation_survives_its_own_record(record):
     assert simulation_from(record["scenario"]) == SMALL
     assert record["digest"] == SMALL.digest()
+
+
+def test_a_record_says_with_which_versions_it_was_played(record):
+    assert record["versions"] == {package: version(package) for package in PACKAGES}
 
 
 def test_a_digest_changes_with_any_number_and_not_with_the_name():
