@@ -122,12 +122,7 @@ def run(
     if keys:
         scenario = with_keys(scenario, keys)
     scenario = replace(scenario, strangers=strangers, device=device)
-    if share != SHARE and not scenario.grows:
-        raise click.UsageError(f"{name} has a number of attackers of its own: leave --share away")
-    if not scenario.attack and (keys or share != SHARE):
-        raise click.UsageError(f"nobody attacks in {name}: leave --keys and --share away")
-    if device != "cpu" and not (models or scenario.learns):
-        raise click.UsageError(f"no language model learns in {name}: leave --device away, or add --models")
+    _require_effect(scenario, share, keys)
     make_folders(output, records)
     prepare_policies([scenario])
     [outcome] = play(
@@ -147,11 +142,20 @@ def run(
         _show(outcome)
         show_written(written)
     if (share != SHARE or models) and (scenario.harm or scenario.holds):
-        asked = (
-            f"harm and holds of {name} are asked at a share of {SHARE} only, and without --models: they were not asked"
-        )
-        stderr.print(asked, soft_wrap=True)
+        asked = f"at a share of {SHARE} only, and without --models"
+        stderr.print(f"harm and holds of {name} are asked {asked}: they were not asked", soft_wrap=True)
     exit_by_verdicts([outcome])
+
+
+def _require_effect(scenario: Scenario, share: float, keys: int | None) -> None:
+    """Raises click.UsageError for an option without an effect on a scenario."""
+    name = scenario.name
+    if share != SHARE and not scenario.grows:
+        raise click.UsageError(f"{name} has a number of attackers of its own: leave --share away")
+    if not scenario.attack and (keys or share != SHARE):
+        raise click.UsageError(f"nobody attacks in {name}: leave --keys and --share away")
+    if scenario.device != "cpu" and not (scenario.scale == "models" or scenario.learns):
+        raise click.UsageError(f"no language model learns in {name}: leave --device away, or add --models")
 
 
 def _named(outcome: Outcome, keys: int | None, without: tuple[str, ...]) -> tuple[list[str], str]:
