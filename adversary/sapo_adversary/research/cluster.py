@@ -5,7 +5,7 @@ Every machine must have this version of the package. A run gives the same record
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import RayError
 
 from sapo_adversary.research.policies import POLICIES
-from sapo_adversary.simulator.engine import Record, Tick, play_one
+from sapo_adversary.simulator.engine import Played, Record, Tick, play_one
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_protocol import LocalError
 
@@ -36,9 +36,7 @@ class Cluster:
         """`jobs` is the greatest number of runs at a time; by default one per core of the cluster."""
         self._jobs = jobs
 
-    def play(
-        self, simulations: Sequence[Simulation], policies: Path, tick: Tick
-    ) -> Iterator[tuple[Simulation, Record]]:
+    def play(self, simulations: Sequence[Simulation], policies: Path, tick: Tick) -> Played:
         """See `Engine.play`. Raises LocalError where there is no such cluster, or it loses a run too often."""
         try:
             if not ray.is_initialized():
@@ -47,7 +45,7 @@ class Cluster:
         except (RayError, ConnectionError) as error:
             raise LocalError(f"the cluster failed: {error}") from error
 
-    def _play(self, simulations: Sequence[Simulation], packed: Any, tick: Tick) -> Iterator[tuple[Simulation, Record]]:
+    def _play(self, simulations: Sequence[Simulation], packed: Any, tick: Tick) -> Played:
         models = any(simulation.learner == "model" for simulation in simulations)
         # A process that trained models is not used again: its memory does not come back.
         there = ray.remote(num_cpus=1, max_retries=_AGAIN, max_calls=1 if models else 0)(_play_there)

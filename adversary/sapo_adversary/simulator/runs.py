@@ -5,7 +5,7 @@ Stop it at any time. Started again, it plays the runs whose records are missing.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -40,8 +40,11 @@ def play_all(
     missing = [simulation for simulation in simulations if not record_path(folder, simulation).exists()]
     if not missing:
         return
-    with _progress(missing, len(simulations), console) as (tick, done):
-        for simulation, record in engine.play(missing, policies, tick):
+    with (
+        _progress(missing, len(simulations), console) as (tick, done),
+        closing(engine.play(missing, policies, tick)) as played,
+    ):
+        for simulation, record in played:
             write_whole(record_path(folder, simulation), json.dumps(record, separators=(",", ":")) + "\n")
             done()
 
