@@ -45,7 +45,7 @@ class Band:
         self._manifest = manifest
         self._hub = hub
         self._clock = clock
-        self._end = min(simulation.seconds, self.spec.leaves or simulation.seconds)
+        self._end = simulation.seconds if self.spec.leaves is None else min(simulation.seconds, self.spec.leaves)
         self._evidence = evidence_topic(manifest)
         self.keys = keys_of(simulation, number)
         rng = random.Random(f"attack/{simulation.seed}/{number}")  # noqa: S311 - simulation

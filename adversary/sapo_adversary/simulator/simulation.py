@@ -75,7 +75,8 @@ class NodeSpec:
 
     def rounds(self, seconds: float) -> int:
         """How many rounds the node plays in a simulation of so many seconds."""
-        return int((min(seconds, self.leaves or seconds) - self.joins) / self.round_seconds + 1e-9)
+        end = seconds if self.leaves is None else min(seconds, self.leaves)
+        return int((end - self.joins) / self.round_seconds + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from attacked import attacked, refused
 from sapo_adversary.scenarios.scenario import load_scenario
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import learner_for
@@ -94,6 +95,12 @@ async def test_the_learning_rate_of_a_simulated_node_decays_where_its_specificat
 def test_a_node_of_half_the_speed_plays_half_the_rounds():
     assert NodeSpec(round_seconds=20).rounds(60) == 3
     assert NodeSpec(round_seconds=10, joins=20, leaves=50).rounds(60) == 3
+    assert NodeSpec(round_seconds=10, leaves=0).rounds(60) == 0
+
+
+def test_attackers_that_leave_at_once_send_no_more():
+    acted = [refused(attacked("forgery", leaves=leaves), "signature") for leaves in (0.0, None)]
+    assert acted[0] < acted[1] / 4
 
 
 def test_nodes_may_join_late_and_leave_early():
