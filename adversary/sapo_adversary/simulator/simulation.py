@@ -169,6 +169,12 @@ class Simulation:
         for what, number in self._divisors():
             if number <= 0:
                 raise LocalError(f"simulation {self.name}: {what} is {number}; give more than 0")
+        for number, spec in enumerate(self.nodes, start=1):
+            if spec.rounds(self.seconds) < 1:
+                raise LocalError(
+                    f"simulation {self.name}: {spec.role or f'node {number}'} would play no round; give at least"
+                    f" round_seconds, {spec.round_seconds:g}, between joins and leaves or the end, {self.seconds:g}"
+                )
         if self.network not in get_args(Carrier):
             raise LocalError(f"simulation {self.name}: no network {self.network!r}; there are memory and libp2p")
         if self.crowd and (self.learner != "bandit" or not self.audited):

@@ -98,6 +98,22 @@ def test_a_node_of_half_the_speed_plays_half_the_rounds():
     assert NodeSpec(round_seconds=10, leaves=0).rounds(60) == 0
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"seconds": 60, "nodes": [{"joins": 100}]},
+        {"seconds": 60, "nodes": [{"joins": 30, "leaves": 10}]},
+        {"seconds": 60, "nodes": [{"count": 2}, {"role": "late", "joins": 55}]},
+        {"seconds": 60, "nodes": [{"leaves": 0}]},
+        {"seconds": 9, "nodes": [{"count": 2}]},
+    ],
+)
+def test_a_node_that_would_play_no_round_is_refused_by_its_name(settings):
+    name = settings["nodes"][-1].get("role", "node 1")
+    with pytest.raises(LocalError, match=f"{name} would play no round; give at least round_seconds, 10, between"):
+        simulation_from({"name": "short", **settings})
+
+
 def test_attackers_that_leave_at_once_send_no_more():
     acted = [refused(attacked("forgery", leaves=leaves), "signature") for leaves in (0.0, None)]
     assert acted[0] < acted[1] / 4
