@@ -194,6 +194,9 @@ class Simulation:
     def _divisors(self) -> Iterator[tuple[str, float]]:
         """The numbers by which something is divided, or that pace a loop."""
         yield "groups", self.groups
+        yield "final_questions", self.final_questions
+        if self.eval_every:
+            yield "examine_questions", self.examine_questions
         yield from (("round_seconds", spec.round_seconds) for spec in self.nodes)
         yield from (("acts_every", band.acts_every) for band in self.attackers)
 

@@ -114,6 +114,22 @@ def test_a_node_that_would_play_no_round_is_refused_by_its_name(settings):
         simulation_from({"name": "short", **settings})
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"final_questions": 0}, "final_questions is 0; give more than 0"),
+        ({"eval_every": 10, "examine_questions": 0}, "examine_questions is 0; give more than 0"),
+    ],
+)
+def test_a_measurement_without_questions_is_refused(settings, says):
+    with pytest.raises(LocalError, match=says):
+        replace(SMALL, **settings)
+
+
+def test_questions_of_a_measurement_that_is_not_made_may_be_none():
+    assert replace(SMALL, examine_questions=0).heldout_prompts == 1
+
+
 def test_attackers_that_leave_at_once_send_no_more():
     acted = [refused(attacked("forgery", leaves=leaves), "signature") for leaves in (0.0, None)]
     assert acted[0] < acted[1] / 4
