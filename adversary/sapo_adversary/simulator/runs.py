@@ -25,11 +25,15 @@ def record_path(folder: Path, simulation: Simulation) -> Path:
 
 
 def load_record(folder: Path, simulation: Simulation) -> Record:
-    """The record of a finished run. Raises LocalError where there is none."""
+    """The record of a finished run. Raises LocalError where there is none, or the file holds that of another run."""
     path = record_path(folder, simulation)
     if not path.exists():
         raise LocalError(f"no record of {simulation.name}, seed {simulation.seed}, in {folder}: run it first")
-    return read_results(path, "remove it, and a new run")
+    record = read_results(path, "remove it, and a new run")
+    if record.get("digest") != simulation.digest():
+        run = f"{simulation.name}, seed {simulation.seed}"
+        raise LocalError(f"{path} is not the record of {run}; remove it, and a new run writes the right one")
+    return record
 
 
 def play_all(

@@ -14,7 +14,7 @@ from attacked import attacked, refused
 from sapo_adversary.scenarios.scenario import load_scenario
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import learner_for
-from sapo_adversary.simulator.runs import load_record
+from sapo_adversary.simulator.runs import load_record, record_path
 from sapo_adversary.simulator.simulation import PACKAGES, NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
 from sapo_node.groups.messages import RequestError, Sampled, TrainGroup, TrainRequest
@@ -252,6 +252,15 @@ def test_a_simulation_is_made_from_a_table():
 def test_a_run_that_is_not_there_says_so(tmp_path):
     with pytest.raises(LocalError, match="run it first"):
         load_record(tmp_path, SMALL)
+
+
+def test_the_record_of_another_run_is_refused_by_its_file(record, tmp_path):
+    other = replace(SMALL, seed=8)
+    for simulation in (SMALL, other):
+        record_path(tmp_path, simulation).write_text(json.dumps(record))
+    assert load_record(tmp_path, SMALL)["digest"] == SMALL.digest()
+    with pytest.raises(LocalError, match=f"{record_path(tmp_path, other)} is not the record of small, seed 8; remove"):
+        load_record(tmp_path, other)
 
 
 def test_a_simulation_leaves_the_arithmetic_of_its_process_as_it_was():
