@@ -116,6 +116,8 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
     file = made(_File, table, name)
     if not file.seeds:
         raise LocalError(f"{name}: seeds is empty; give at least one number")
+    if len(set(file.seeds)) < len(file.seeds):
+        raise LocalError(f"{name}: seeds names a number twice; give each once, because each is a swarm of its own")
     if file.reference not in file.arms:
         raise LocalError(f"{name}: its reference {file.reference!r} is none of its arms: {', '.join(file.arms)}")
     _require_effect(name, file)

@@ -84,6 +84,13 @@ def test_a_key_that_would_have_no_effect_is_refused_with_where_it_belongs(tmp_pa
         load_experiment(str(path))
 
 
+def test_a_seed_that_is_given_twice_is_refused(tmp_path):
+    path = experiment_file(tmp_path, "[arms.a]\n")
+    path.write_text(path.read_text().replace("seeds = [1, 2]", "seeds = [1, 2, 1]"))
+    with pytest.raises(LocalError, match="own: seeds names a number twice; give each once"):
+        load_experiment(str(path))
+
+
 def test_a_grid_plays_every_arm_at_every_point(tmp_path):
     path = experiment_file(tmp_path, "[arms.a]\n[grid]\nlearning_rate = [1e-4, 2e-4]\nlocal = [2, 4]\n")
     arms = load_experiment(str(path)).arms
