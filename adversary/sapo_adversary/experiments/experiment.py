@@ -8,6 +8,7 @@ import itertools
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 from sapo_adversary.files.packaged import load_named, names_in
@@ -41,6 +42,8 @@ class Experiment:
     """Arms x seeds, each a simulation; common random numbers across arms."""
 
     name: str
+    argument: str
+    """What the user gives for it: its name, or the path of its file."""
     title: str
     question: str
     """The question that it answers, in a sentence or two."""
@@ -79,7 +82,7 @@ class Experiment:
     @property
     def command(self) -> str:
         """The command that plays it, or the part of it that is left."""
-        words = ["sapo-adversary", "experiment", self.name]
+        words = ["sapo-adversary", "experiment", self.argument]
         if len(self.arms) < len(list(_arms(self.table))):
             words += [word for arm in self.arms for word in ("--arm", arm)]
         if len(self.seeds) < len(self.table["seeds"]):
@@ -109,10 +112,10 @@ def experiment_names() -> list[str]:
 
 def load_experiment(name: str) -> Experiment:
     """Read an experiment of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    return load_named(_EXPERIMENTS, name, "experiment", "sapo-adversary experiment --list", _experiment)
+    return load_named(_EXPERIMENTS, name, "experiment", "sapo-adversary experiment --list", partial(_experiment, name))
 
 
-def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
+def _experiment(argument: str, name: str, table: Mapping[str, Any]) -> Experiment:
     file = made(_File, table, name)
     if not file.seeds:
         raise LocalError(f"{name}: seeds is empty; give at least one number")
@@ -124,6 +127,7 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
     arms = list(_arms(table))
     return Experiment(
         name=name,
+        argument=argument,
         title=file.title,
         question=file.question,
         seeds=tuple(file.seeds),

@@ -286,6 +286,13 @@ def test_the_command_of_a_part_names_what_it_plays():
     assert part.command == f"sapo-adversary experiment filters-one-out {arms} --seeds 2"
 
 
+def test_the_command_of_an_experiment_in_a_file_of_ones_own_names_the_path_as_it_was_given(tmp_path, monkeypatch):
+    path = experiment_file(tmp_path, "[arms.a]\n")
+    assert load_experiment(str(path)).command == f"sapo-adversary experiment {path}"
+    monkeypatch.chdir(tmp_path)
+    assert load_experiment("own.toml").part((), 1).command == "sapo-adversary experiment own.toml --seeds 1"
+
+
 def test_the_command_of_an_experiment_on_a_gpu_names_the_device():
     played = load_experiment("smollm2-swarm").part((), 1).on("cuda")
     assert played.command == "sapo-adversary experiment smollm2-swarm --seeds 1 --device cuda"
