@@ -107,6 +107,10 @@ def test_the_followers_of_a_shard_are_connected_as_they_were_in_the_swarm(seeker
     )
 
 
+def test_a_swarm_whose_peers_find_no_company_in_time_has_no_time_to_tell():
+    assert measure(Swarm(300, 1.0, 32, shards=32), seed=1)["seconds_to_company"] is None
+
+
 def test_who_cannot_keep_up_has_no_time_to_tell():
     found = measure(Swarm(60, 0.1, 128), seed=1)
     assert found["cpu"] > 1
