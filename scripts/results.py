@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def _without(value: Any, names: Collection[str]) -> Any:
 def _compared(comparison: Results) -> dict[str, Any]:
     """The gain by horizon is kept as its peak: [rounds, gain]."""
     gains = comparison["gain_by_horizon"]
-    peak = max(range(min(SMOOTH, len(gains)), len(gains) + 1), key=lambda rounds: gains[rounds - 1])
+    known = [-inf if gain is None else gain for gain in gains]
+    peak = max(range(min(SMOOTH, len(gains)), len(gains) + 1), key=lambda rounds: known[rounds - 1])
     kept = {name: value for name, value in comparison.items() if name != "gain_by_horizon"}
     roles = {role: _compared(each) for role, each in comparison.get("roles", {}).items()}
     return {**kept, "peak": [peak, gains[peak - 1]], **({"roles": roles} if roles else {})}

@@ -3,6 +3,7 @@ held-out questions were asked during the runs, which task reached whom and whose
 """
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -161,7 +162,7 @@ def _curves(axes: Axes, arms: Mapping[str, Any], role: str) -> None:
 def _gains(axes: Axes, compared: Mapping[str, Mapping[str, Any] | None], reference: str) -> None:
     for comparison, colour in zip(compared.values(), _colours(len(compared)), strict=True):
         if comparison:
-            gains = [100 * gain for gain in comparison["gain_by_horizon"]]
+            gains = [nan if gain is None else 100 * gain for gain in comparison["gain_by_horizon"]]
             axes.plot(range(SMOOTH, len(gains) + 1), gains[SMOOTH - 1 :], color=colour, linewidth=1.5)
     axes.axhline(0, color="black", linewidth=0.6)
     axes.set_xlabel("round at which one stops")

@@ -191,18 +191,19 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 def _compare(reference: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
     """The gain in cumulative reward, and differences by seed with their paired intervals."""
-    before, after = reference["cumulative"], figures["cumulative"]
-    gains = [late / early - 1 if early else float("nan") for early, late in zip(before, after, strict=True)]
+    gains = _gains(reference["cumulative"], figures["cumulative"])
     compared: dict[str, Any] = {
-        "gain_by_seed": _rounded(gains),
-        "gain": round(fmean(gains), 4),
+        "gain_by_seed": [None if gain is None else round(gain, 4) for gain in gains],
+        "gain": _mean_gain(gains),
         "level": LEVEL,
         "gain_by_horizon": _gain_by_horizon(reference["curves"]["reward"], figures["curves"]["reward"]),
     }
     if len(gains) > 1:
-        gain = mean_interval(gains, LEVEL)
+        known = [gain for gain in gains if gain is not None]
+        if len(known) == len(gains):
+            gain = mean_interval(known, LEVEL)
+            compared["gain_interval"] = _rounded((gain.low, gain.high))
         held = paired_interval(reference["heldout_final"], figures["heldout_final"], LEVEL)
-        compared["gain_interval"] = _rounded((gain.low, gain.high))
         compared["heldout_difference"] = _rounded((held.point, held.low, held.high))
     if "roles" in figures and "roles" in reference:
         compared["roles"] = {
@@ -213,10 +214,18 @@ def _compare(reference: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[s
     return compared
 
 
-def _gain_by_horizon(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> list[float]:
+def _gains(before: Iterable[float], after: Iterable[float]) -> list[float | None]:
+    """By how much each number grew; None for one that was 0."""
+    return [late / early - 1 if early else None for early, late in zip(before, after, strict=False)]
+
+
+def _mean_gain(gains: Sequence[float | None]) -> float | None:
+    """The mean over seeds; None where a seed has no gain."""
+    known = [gain for gain in gains if gain is not None]
+    return round(fmean(known), 4) if len(known) == len(gains) else None
+
+
+def _gain_by_horizon(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> list[float | None]:
     """What the gain would be, had the runs ended after each round: the mean over seeds."""
-    by_seed = [
-        [late / early - 1 if early else 0.0 for early, late in zip(accumulate(old), accumulate(new), strict=False)]
-        for old, new in zip(before, after, strict=True)
-    ]
-    return _rounded(fmean(gains) for gains in zip(*by_seed, strict=False))
+    by_seed = [_gains(accumulate(old), accumulate(new)) for old, new in zip(before, after, strict=True)]
+    return [_mean_gain(gains) for gains in zip(*by_seed, strict=False)]

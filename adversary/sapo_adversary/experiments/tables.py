@@ -43,8 +43,10 @@ def markdown(summary: Mapping[str, Any]) -> str:
 
 
 def gain(compared: Mapping[str, Any] | None) -> str:
-    """The gain of an arm over its reference with its 90 % interval; nothing for the reference itself."""
-    if not compared:
+    """The gain of an arm over its reference with its 90 % interval; nothing for the reference itself, or where a
+    reference earned nothing.
+    """
+    if not compared or compared["gain"] is None:
         return ""
     interval = compared.get("gain_interval")
     return f"{compared['gain']:+.0%}" + (f" ({interval[0]:+.0%} to {interval[1]:+.0%})" if interval else "")

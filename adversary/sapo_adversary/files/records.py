@@ -23,8 +23,11 @@ _FLAT_LIST = re.compile(r"\[\s+([^][{}\"]+?)\s+\]")
 
 
 def to_json(value: Any) -> str:
-    """JSON that a person can read and compare: indented, with lists of numbers on one line each."""
-    return _FLAT_LIST.sub(lambda match: f"[{' '.join(match[1].split())}]", json.dumps(value, indent=1)) + "\n"
+    """JSON that a person can read and compare: indented, with lists of numbers on one line each. Raises ValueError for
+    a number that JSON does not have, NaN or infinity.
+    """
+    text = json.dumps(value, indent=1, allow_nan=False)
+    return _FLAT_LIST.sub(lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
 
 
 def write_whole(path: Path, text: str) -> None:

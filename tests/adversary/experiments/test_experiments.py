@@ -16,6 +16,7 @@ from sapo_adversary.experiments.experiment import experiment_names, load_experim
 from sapo_adversary.experiments.plots import draw, draw_tasks
 from sapo_adversary.experiments.summary import drawdown, oscillation, rounds_to, summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
+from sapo_adversary.files.records import read_results, to_json
 from sapo_protocol import LocalError
 
 
@@ -194,6 +195,33 @@ def test_a_gain_is_a_ratio_by_seed_with_its_interval(summary):
     assert compared["gain_by_seed"] == [pytest.approx(2.5)] * 2
     assert compared["gain_interval"] == [pytest.approx(2.5)] * 2
     assert compared["heldout_difference"][0] == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("failing", "row"), [([1, 2], "- weak"), ([0, 1, 2], "b")])
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_gain_over_nothing_is_left_out_and_the_results_can_be_read_again(failing, row, seeds, tmp_path):
+    experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n[arms.b]\nlocal = 8\n"))).part((), seeds)
+    records = {
+        arm: [run(simulation, [0.2] * 30, 0.5) for simulation in experiment.simulations(arm)] for arm in experiment.arms
+    }
+    for number in failing:
+        records["a"][-1]["nodes"][number]["rounds"]["reward"] = [0.0] * 30
+    path = tmp_path / "own.json"
+    path.write_text(to_json(summarise(experiment, records)))
+    summary = read_results(path, "the test")
+    weak = summary["comparisons"]["b"]["roles"]["weak"]
+    assert (weak["gain_by_seed"], weak["gain"]) == ([0.0, None][-seeds:], None)
+    assert weak["gain_by_horizon"] == [None] * 30
+    assert "gain_interval" not in weak
+    assert {cells[2] for cells in [*rows(summary)][3:] if cells[0] == row} == {""}
+    draw(summary, tmp_path / "own.svg")
+    script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
+    assert markdown(script["summary_of"](summary)) == markdown(summary)
+
+
+def test_results_with_a_number_that_json_does_not_have_are_not_written():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_json({"gain": float("nan")})
 
 
 def test_roles_have_figures_of_their_own(summary):
