@@ -18,6 +18,7 @@ OPENERS = {
     "sapo_node/cli/backup.py": "writes a new file, whose name it has checked",
     "sapo_node/cli/commands/completing.py": "the file that the operator's shell reads when it starts",
     "sapo_node/cli/demo.py": "the log that it writes",
+    "sapo_node/cli/terminal.py": "/dev/null",
     "sapo_node/conformance/cases.py": "vectors of the package",
     "sapo_node/conformance/driver.py": "stderr of the implementation under test",
     "sapo_node/learner/confine.py": "/dev/null",
@@ -79,14 +80,15 @@ def is_json(argument):
     return isinstance(argument, ast.Call) and getattr(argument.func, "attr", "") == "dumps"
 
 
-def test_commands_print_lines_through_the_terminal_and_only_json_past_it(parsed):
-    """JSON is ASCII, so it cannot steer a terminal."""
+def test_commands_print_lines_through_the_terminal_and_only_those_of_the_adversary_print_json_past_it(parsed):
+    """JSON is ASCII, so it cannot steer a terminal. A node must outlive whoever reads what it prints."""
     for path, tree in (*parsed, *modules(ROOT / "adversary/sapo_adversary/cli")):
         if path == "sapo_node/cli/terminal.py":
             continue
         for call, name in calls(tree):
             if name in {"echo", "secho"}:
                 assert is_json(call.args[0]), f"{path}, line {call.lineno}: print text with `say`"
+                assert path.startswith("sapo_adversary"), f"{path}, line {call.lineno}: print JSON with `say_json`"
             assert name != "Console", f"{path}, line {call.lineno}: use Terminal"
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import click
 import trio
 from rich.console import Group
 from rich.live import Live
@@ -36,7 +35,7 @@ from sapo_node.cli.demo_summary import (
     summarise,
     trained_on,
 )
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say_json
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
 HONEST, MALICIOUS_KEYS = 3, 64
@@ -267,4 +266,4 @@ def run_demo(plan: Plan, *, json_output: bool) -> None:
         summary = trio.run(demo.run)
     print_summary(summary, console)
     if json_output:
-        click.echo(json.dumps(summary))
+        say_json(summary)

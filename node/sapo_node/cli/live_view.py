@@ -1,19 +1,22 @@
-"""Shows a running node: a live screen on a terminal, plain lines in a pipe, JSON lines for scripts."""
+"""Shows a running node: a live screen on a terminal, plain lines in a pipe, JSON lines for scripts.
 
-import json
+If standard output cannot be written, the node says so once on stderr, and plays on.
+"""
+
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
 
-import click
 from rich.console import RenderableType
 from rich.live import Live
 
 from sapo_node.app.events import Event, Noticed, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.cli.progress import activity, figure
 from sapo_node.cli.tables import render
-from sapo_node.cli.terminal import Terminal, say
+from sapo_node.cli.terminal import OutputLost, Terminal, say, say_json
 from sapo_node.observability.metrics import metrics
 from sapo_node.observability.overview import Overview
 from sapo_node.training.round import Phase
@@ -24,10 +27,20 @@ _FRAMES = 2
 """Frames per second of the live screen."""
 
 
+@contextmanager
+def _outliving_output() -> Iterator[None]:
+    try:
+        yield
+    except OutputLost as lost:
+        with suppress(OSError):  # stderr may go to the same place
+            Terminal(stderr=True).print(f"{lost}; the node goes on without it", soft_wrap=True)
+
+
+@_outliving_output()
 def print_json_line(event: Event) -> None:
     """Print the event as one line of JSON: what happened, `at` which Unix second, and the node's counts and peers."""
     if not isinstance(event, Phased | Refreshed):
-        click.echo(json.dumps({"at": round(time.time(), 3), **_as_json(event)}))
+        say_json({"at": round(time.time(), 3), **_as_json(event)})
 
 
 def _as_json(event: PageServed | Started | Played | Shared | Noticed | Stopped) -> dict[str, Any]:
@@ -100,7 +113,8 @@ class LiveView:
         if self._console.is_terminal:
             self._live.start()
         else:
-            say("starting …")
+            with _outliving_output():
+                say("starting …")
         return self
 
     def __exit__(
@@ -108,6 +122,7 @@ class LiveView:
     ) -> None:
         self._live.stop()
 
+    @_outliving_output()
     def __call__(self, event: Event) -> None:
         if self._live.is_started:
             self._screen.take(event)

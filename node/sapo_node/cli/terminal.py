@@ -1,14 +1,47 @@
-"""Prints text for people. Text of peers, manifests and plug-ins cannot send control characters to the terminal."""
+"""Prints text for people and JSON for scripts.
 
+- Text of peers, manifests and plug-ins cannot send control characters to the terminal.
+- If standard output cannot be written, these functions raise OutputLost. What is printed later goes nowhere.
+"""
+
+import json
 import logging
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from errno import EPIPE
 from typing import Any
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from sapo_protocol import LocalError
 from sapo_protocol.printable import is_printable, printable, printable_lines
+
+_STDOUT = 1
+"""The file descriptor of standard output."""
+
+
+class OutputLost(LocalError):
+    """Standard output cannot be written: its disk is full, for instance."""
+
+
+class ReaderGone(OutputLost):
+    """The program that read standard output has ended, as `head` does after a few lines."""
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # Without this, the interpreter fails at its exit, when it writes what is left in the buffer.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, _STDOUT)
+        os.close(nowhere)
+        kind = ReaderGone if error.errno == EPIPE else OutputLost
+        raise kind(f"cannot write to standard output: {error.strerror}") from error
 
 
 class Terminal(Console):
@@ -20,6 +53,15 @@ class Terminal(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does. Raises OutputLost if this is standard output and cannot be written."""
+        with nullcontext() if self.stderr else _writing():
+            super().print(*objects, **options)
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error as for a full disk; rich would end the process."""
+        raise BrokenPipeError(EPIPE, os.strerror(EPIPE))
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of `renderable`, each with printable text and a printable link."""
@@ -46,4 +88,11 @@ class PrintableFormatter(logging.Formatter):
 
 def say(text: str) -> None:
     """Print lines for people on standard output."""
-    click.echo(printable_lines(text))
+    with _writing():
+        click.echo(printable_lines(text))
+
+
+def say_json(facts: Any) -> None:
+    """Print one line of JSON on standard output. It is ASCII, so it cannot steer a terminal."""
+    with _writing():
+        click.echo(json.dumps(facts))

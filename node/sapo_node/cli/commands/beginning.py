@@ -1,6 +1,5 @@
 """Write the configuration of a new node: `init`."""
 
-import json
 import os
 import shlex
 import sys
@@ -22,7 +21,7 @@ from sapo_node.cli.commands.options import as_json, fetch_model, networked, own_
 from sapo_node.cli.findings import Finding, State
 from sapo_node.cli.probe import Probe, probe_model
 from sapo_node.cli.setup import begin_state, facts, fitted, look, outlook, rendered, require_learnable
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say_json
 from sapo_node.groups.messages import Ready
 from sapo_protocol import LocalError, Manifest, load_manifest
 
@@ -102,7 +101,7 @@ def init(
     write_file(file, rendered(config, told, command).encode())
     if json_output:
         figures = asdict(expected) | {"contact_seconds": expected.contact_seconds} if expected else None
-        click.echo(json.dumps({"file": str(file), "found": told, "expected": figures, "command": command}))
+        say_json({"file": str(file), "found": told, "expected": figures, "command": command})
     else:
         _print(told, findings, f"Written to {file}. Start the node with:\n  {command}")
 

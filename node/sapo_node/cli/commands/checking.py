@@ -1,6 +1,5 @@
 """Check what a node needs on this machine: `doctor`."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from sapo_node.cli.commands.model_options import trained_model
 from sapo_node.cli.commands.options import as_json, configured, networked, unlock
 from sapo_node.cli.doctor import examine
 from sapo_node.cli.findings import Finding, State
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say_json
 from sapo_protocol import load_manifest
 
 
@@ -53,7 +52,7 @@ def doctor(config: Config, *, repair: bool, json_output: bool, **options: Any) -
 
     trio.run(look)
     if json_output:
-        click.echo(json.dumps([asdict(finding) for finding in findings]))
+        say_json([asdict(finding) for finding in findings])
     if any(finding.state is State.BAD for finding in findings):
         raise click.exceptions.Exit(1)
 

@@ -1,6 +1,5 @@
 """Measure what a node would have learnt without peers: `alone`."""
 
-import json
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from sapo_node.app.trained_model import of_checkpoints
 from sapo_node.cli.commands.model_options import asked_model, trained_how, trained_model
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
 from sapo_node.cli.progress import alone_line
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say_json
 from sapo_node.observability.overview import Overview, overview
 from sapo_protocol import LocalError, load_manifest
 
@@ -59,7 +58,7 @@ def alone(config: Config, *, rounds: int | None, json_output: bool, **options: A
     with reading(folder) as database:
         view = overview(database)
     if json_output:
-        click.echo(json.dumps({"rounds": total, "alone": view.alone, "beside": view.beside}))
+        say_json({"rounds": total, "alone": view.alone, "beside": view.beside})
     elif view.beside:
         Terminal().print(alone_line(*view.beside))
     else:

@@ -1,6 +1,5 @@
 """Decide about a peer: `trust`, `untrust`, `ban`, `unban`. A running node follows within a second."""
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,7 +9,7 @@ import click
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.commands.options import as_json, configured, folder_of
-from sapo_node.cli.terminal import say
+from sapo_node.cli.terminal import say, say_json
 from sapo_node.observability import explain
 from sapo_node.storage.database import Database
 from sapo_node.storage.umask import for_owner_alone
@@ -146,4 +145,4 @@ def _words(why: str) -> str:
 
 def _report(database: Database, config: Config, peer: str, *, json_output: bool) -> None:
     told = explain.known_peer(database, peer, load_manifest(config.swarm))
-    click.echo(json.dumps(told.as_dict())) if json_output else say("\n".join(told.text.splitlines()[:3]))
+    say_json(told.as_dict()) if json_output else say("\n".join(told.text.splitlines()[:3]))

@@ -1,6 +1,5 @@
 """Get a model that is ready for a swarm: `fetch`."""
 
-import json
 from typing import Any
 
 import click
@@ -8,7 +7,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from sapo_node.cli.commands.options import as_json, stderr
-from sapo_node.cli.terminal import Terminal, say
+from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.learner.cache import place_of
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.client import require_installed
@@ -41,7 +40,7 @@ def fetch(name: str | None, *, json_output: bool) -> None:
         is_new = fetching.fetch(name, lambda text: progress.update(bar, description=text))
     folder = place_of(name)
     if json_output:
-        click.echo(json.dumps({"name": name, "folder": str(folder), "fetched": is_new}))
+        say_json({"name": name, "folder": str(folder), "fetched": is_new})
     else:
         say(f"{name} is {'now' if is_new else 'already'} in {folder}; use it with --model {name}")
 
@@ -59,7 +58,7 @@ def _list(*, json_output: bool) -> None:
         for name, model in CATALOGUE.items()
     ]
     if json_output:
-        click.echo(json.dumps(models))
+        say_json(models)
         return
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for column in ("name", "what it is", "licence", "download", "on disk", "fetched"):

@@ -1,6 +1,5 @@
 """Make the key of a node, and save and restore its state: `keygen`, `backup`, `restore`."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from sapo_node.app.config import Config
 from sapo_node.app.state import state_folder
 from sapo_node.cli.backup import restore_backup, write_backup
 from sapo_node.cli.commands.options import as_json, configured, place_of, unlock
-from sapo_node.cli.terminal import say
+from sapo_node.cli.terminal import say, say_json
 from sapo_node.storage.counters import LISTEN_EPOCHS
 from sapo_node.storage.keys import create_key
 from sapo_protocol import LocalError, load_manifest
@@ -31,7 +30,7 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
     secret = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else None
     identity = create_key(key, secret)
     if json_output:
-        click.echo(json.dumps({"key": str(key), "peer_id": identity.peer_id}))
+        say_json({"key": str(key), "peer_id": identity.peer_id})
     else:
         say(f"{identity.peer_id}\nwritten to {key} (mode 0600)")
 
@@ -54,7 +53,7 @@ def backup(config: Config, output: Path, *, json_output: bool) -> None:
     """  # noqa: D301 - click reads the backspace
     write_backup(place_of(config), output)
     if json_output:
-        click.echo(json.dumps({"output": str(output)}))
+        say_json({"output": str(output)})
     else:
         say(f"written to {output}")
 
@@ -72,7 +71,7 @@ def restore(config: Config, file: Path, *, json_output: bool) -> None:
     folder = state_folder(Path(config.state), manifest, peer_id)
     restore_backup(file, folder, peer_id=peer_id, network_id=manifest.network_id.hex())
     if json_output:
-        click.echo(json.dumps({"state": str(folder.path)}))
+        say_json({"state": str(folder.path)})
     else:
         seconds = LISTEN_EPOCHS * manifest.epoch_seconds
         told = f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds} s"

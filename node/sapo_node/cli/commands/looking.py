@@ -1,6 +1,5 @@
 """Show what a node did and its configuration: `status`, `why`, `config`."""
 
-import json
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from rich.text import Text
 from sapo_node.app.config import Config, load_config, render_config
 from sapo_node.cli.commands.options import as_json, configured, database_of, view_of
 from sapo_node.cli.tables import render
-from sapo_node.cli.terminal import Terminal, say
+from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.observability import explain
 from sapo_node.observability.history import History
 from sapo_node.observability.metrics import METRICS
@@ -41,7 +40,7 @@ def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> 
         return
     view, runs = view_of(config)
     if json_output:
-        click.echo(json.dumps({**view.as_dict(), "running": runs}))
+        say_json({**view.as_dict(), "running": runs})
     else:
         Terminal().print(render(view, doing=_life(view, runs=runs)))
 
@@ -51,7 +50,7 @@ def _print_rounds(history: History, *, follow: bool) -> None:
     with suppress(KeyboardInterrupt):
         while True:
             for each in history.rounds_after(step):
-                click.echo(json.dumps(each))
+                say_json(each)
                 step = each["step"]
             if not follow:
                 return
@@ -89,7 +88,7 @@ def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
 
 def _tell(told: explain.Told, *, json_output: bool) -> None:
     if json_output:
-        click.echo(json.dumps(told.as_dict()))
+        say_json(told.as_dict())
     else:
         say(told.text)
 
@@ -110,6 +109,6 @@ def config(file: Path | None, *, json_output: bool) -> None:
     """  # noqa: D301 - click reads the backspace
     loaded = load_config(file)
     if json_output:
-        click.echo(json.dumps(asdict(loaded)))
+        say_json(asdict(loaded))
     else:
         say(render_config(loaded).removesuffix("\n"))

@@ -1,6 +1,5 @@
 """Evaluate a policy, and export it: `eval`, `export`."""
 
-import json
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -20,7 +19,7 @@ from sapo_node.app.trained_model import of_checkpoints
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
 from sapo_node.cli.evaluation import evaluate
-from sapo_node.cli.terminal import Terminal, say
+from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.groups.stats import LEVEL, Interval
 from sapo_node.learner.export_client import ExportRequest, run_export
 from sapo_node.training.evaluation import HeldOut
@@ -69,7 +68,7 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
         measured = partial(evaluate, config, manifest, folder, prompts=prompts, samples=samples, progress=advance)
         result, step = trio.run(measured)
     if json_output:
-        click.echo(json.dumps({**result.as_dict(), "prompts": prompts, "step": step}))
+        say_json({**result.as_dict(), "prompts": prompts, "step": step})
     else:
         Terminal().print(_table(result, prompts, step))
 
@@ -123,7 +122,7 @@ def export(
     exported = run_export(ExportRequest(asked, str(output), facts, best=best, adapter_only=not merge))
     address = _push(output, repository, exported.step) if repository else None
     if json_output:
-        click.echo(json.dumps({**asdict(exported), "output": str(output), "pushed": address}))
+        say_json({**asdict(exported), "output": str(output), "pushed": address})
         return
     say(f"{'best weights, ' if best else ''}step {exported.step} written to {output}")
     if address:

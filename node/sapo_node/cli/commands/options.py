@@ -14,7 +14,7 @@ from rich.text import Text
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.state import StateFolder, is_running, read_database, reading, require_usable, state_folder
 from sapo_node.cli.entry import INTERRUPTED
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import ReaderGone, Terminal
 from sapo_node.groups.model_name import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
 from sapo_node.observability.overview import Overview, at_rest, overview
@@ -75,13 +75,17 @@ def tell(error: BaseException) -> None:
 
 
 def run_command_line(cli: click.Group) -> None:
-    """Run a command line. A SapoError becomes one line on stderr and exit code 1; Ctrl-C is exit code INTERRUPTED."""
+    """Run a command line. A SapoError becomes one line on stderr and exit code 1; Ctrl-C is exit code INTERRUPTED.
+
+    If the reader of standard output has gone, there is no line: `sapo-node why ID | head -1` is no error.
+    """
     try:
         cli()
     except* KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except* SapoError as group:
-        tell(_first(group))
+        if not isinstance(error := _first(group), ReaderGone):
+            tell(error)
         sys.exit(1)
 
 

@@ -1,6 +1,5 @@
 """Show the peers of a node, and pass the operator's decisions on to other nodes: `peers`."""
 
-import json
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ from sapo_node.cli.commands.group import DefaultGroup
 from sapo_node.cli.commands.options import as_json, configured, database_of, unlock, view_of, write_file
 from sapo_node.cli.commands.wire import show_proof
 from sapo_node.cli.tables import decision_table, tier_line
-from sapo_node.cli.terminal import Terminal, say
+from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.observability import explain
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decided_by
@@ -61,7 +60,7 @@ def show(config: Config, *, peer: str | None, evidence: bool, output: Path | Non
     elif peer:
         with database_of(config) as database:
             told = explain.peer(database, peer, load_manifest(config.swarm))
-        click.echo(json.dumps(told.as_dict())) if json_output else say(told.text)
+        say_json(told.as_dict()) if json_output else say(told.text)
     else:
         _list_peers(config, json_output=json_output)
 
@@ -70,7 +69,7 @@ def _list_peers(config: Config, *, json_output: bool) -> None:
     view, _ = view_of(config, peers=None)
     if json_output:
         connected = set(view.session.get("connected", ()))
-        click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
+        say_json([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers])
         return
     terminal = Terminal()
     if not view.peers:
@@ -108,7 +107,7 @@ def export_list(config: Config, *, file: Path, json_output: bool) -> None:
     text = (
         f"written to {file}: {_counts(made)}\non another node: sapo-node peers import {file} --from {identity.peer_id}"
     )
-    click.echo(json.dumps(facts)) if json_output else say(text)
+    say_json(facts) if json_output else say(text)
 
 
 @peers.command("import")
@@ -134,7 +133,7 @@ def import_from(config: Config, *, file: Path, signer: str, json_output: bool) -
         import_list(database, listed, own=own)
     facts = {"signer": signer, "made": listed.made, **_counted(listed.decisions)}
     text = f"the node follows the list of {signer}, made {explain.moment(listed.made)}: {_counts(listed.decisions)}"
-    click.echo(json.dumps(facts)) if json_output else say(text)
+    say_json(facts) if json_output else say(text)
 
 
 def _counted(made: tuple[Decision, ...] | list[Decision]) -> dict[str, int]:

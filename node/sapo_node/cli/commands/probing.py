@@ -1,6 +1,5 @@
 """Measure whether a model can learn from a swarm: `probe`."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, fetch_model, stderr
 from sapo_node.cli.probe import Verdict, probe_model
 from sapo_node.cli.probe_report import as_dict, print_probe
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say_json
 from sapo_protocol import load_manifest
 
 
@@ -59,7 +58,7 @@ def probe(config_file: Path | None, *, prompts: int, json_output: bool, **option
         found, ready = trio.run(partial(probe_model, config, manifest, prompts=prompts, progress=advance))
     file = str(config_file) if config_file else None
     if json_output:
-        click.echo(json.dumps(as_dict(found, ready, config, file)))
+        say_json(as_dict(found, ready, config, file))
     else:
         print_probe(Terminal(), found, ready, config, file)
     if not found.of(Verdict.LEARNABLE):

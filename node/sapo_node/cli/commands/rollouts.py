@@ -1,6 +1,5 @@
 """Rollouts of peers as a data set: `rollouts export`, `rollouts verify`, `rollouts push`."""
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.cli.commands.options import as_json, configured, database_of
-from sapo_node.cli.terminal import say
+from sapo_node.cli.terminal import say, say_json
 from sapo_node.observability.journal import Journal
 from sapo_node.rollouts.export import export as export_groups
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM
@@ -48,7 +47,7 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
     with database_of(config) as database:
         groups = export_groups(database, load_manifest(config.swarm), folder, Journal(database).masks)
     if json_output:
-        click.echo(json.dumps({"groups": groups}))
+        say_json({"groups": groups})
     else:
         say(f"wrote {groups:,} groups to {folder}")
 
@@ -73,7 +72,7 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
             "ended_early": found.ended_early,
             "network_id": manifest.network_id.hex(),
         }
-        click.echo(json.dumps(facts))
+        say_json(facts)
     else:
         say(f"{found.groups - found.failures.total():,} of {found.groups:,} groups hold, in {manifest.name}")
         for reason, count in found.failures.most_common():
@@ -105,7 +104,7 @@ def push(folder: Path, *, repository: str, json_output: bool) -> None:
 
     address = upload(folder, repository, message="Exported by sapo-node", kind="dataset", only=files)
     if json_output:
-        click.echo(json.dumps({"pushed": address}))
+        say_json({"pushed": address})
     else:
         say(f"uploaded to {address}; a new repository is private, and one that was public still is")
 

@@ -1,6 +1,5 @@
 """Show many nodes at once: `fleet`."""
 
-import json
 from dataclasses import asdict
 
 import click
@@ -11,7 +10,7 @@ from rich.text import Text
 from sapo_node.cli.commands.options import as_json
 from sapo_node.cli.progress import figure
 from sapo_node.cli.tables import short
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say_json
 from sapo_node.observability.fleet import Summary, ask_all, place_of
 from sapo_protocol.printable import printable
 
@@ -35,7 +34,7 @@ def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
     if json_output:
         for place, answer in asked.items():
             facts = asdict(answer) if isinstance(answer, Summary) else {"error": answer}
-            click.echo(json.dumps({"page": place, **facts}))
+            say_json({"page": place, **facts})
     else:
         terminal = Terminal()
         if answered := {place: answer for place, answer in asked.items() if isinstance(answer, Summary)}:

@@ -1,6 +1,5 @@
 """Check messages, manifests and implementations of the wire: `verify`, `manifest`, `conformance`."""
 
-import json
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -12,7 +11,7 @@ from rich.progress import Progress
 
 from sapo_node.cli import inspection
 from sapo_node.cli.commands.options import as_json, stderr, tell, write_file
-from sapo_node.cli.terminal import Terminal, say
+from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.conformance.cases import load_cases
 from sapo_node.conformance.driver import Implementation
 from sapo_node.conformance.report import Report, run_cases
@@ -25,7 +24,7 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
     """Print what an evidence message proves in a swarm. Raises LocalError if it proves nothing."""
     proof = inspection.inspect_evidence(message, swarm)
     if json_output:
-        click.echo(json.dumps({**asdict(proof), "evidence": message.hex()}))
+        say_json({**asdict(proof), "evidence": message.hex()})
         return
     say(f"{proof.peer} signed two contents for its round {proof.counter} of epoch {proof.epoch}:")
     for envelope_id in proof.envelope_ids:
@@ -49,7 +48,7 @@ def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> N
     data = read_bounded(file, limits.MAX_MESSAGE_BYTES, "message")
     finding = trio.run(partial(inspection.inspect, data, load_manifest(swarm)))
     if json_output:
-        click.echo(json.dumps(asdict(finding)))
+        say_json(asdict(finding))
     else:
         Terminal().print(inspection.render(finding))
     sys.exit(0 if finding.holds else 1)
@@ -74,7 +73,7 @@ def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
     if encoded is not None:
         write_file(encoded, loaded.encoded)
     if json_output:
-        click.echo(json.dumps({"name": loaded.name, "network_id": loaded.network_id.hex(), "topics": topics}))
+        say_json({"name": loaded.name, "network_id": loaded.network_id.hex(), "topics": topics})
         return
     say(f"# network id {loaded.network_id.hex()}")
     for topic in (*rollouts_topics(loaded), evidence_topic(loaded)):
@@ -117,7 +116,7 @@ def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> No
         tell(error)
         sys.exit(2)
     if json_output:
-        click.echo(json.dumps(report.as_dict()))
+        say_json(report.as_dict())
     else:
         Terminal().print(render_conformance(report), soft_wrap=True)
     sys.exit(0 if report.all_agree else 1)

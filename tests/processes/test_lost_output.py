@@ -1,0 +1,60 @@
+"""Where standard output cannot be written, a node plays on and says so once; another command ends with one line."""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from processes import ENVIRONMENT, PATIENCE, sapo_node
+
+FULL = "cannot write to standard output: No space left on device"
+
+
+@contextmanager
+def full_disk():
+    with Path("/dev/full").open("w") as full:
+        yield full
+
+
+@contextmanager
+def reader_that_has_gone():
+    with subprocess.Popen(["true"], stdin=subprocess.PIPE) as reader:
+        reader.wait()
+        yield reader.stdin
+
+
+def run(output, *arguments):
+    """Exit code and stderr of a command with such a standard output."""
+    with output() as stdout:
+        command = [sys.executable, "-m", "sapo_node", *map(str, arguments)]
+        ran = subprocess.run(
+            command, env=ENVIRONMENT, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+        )
+    return ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize(("output", "form"), [(full_disk, ["--json"]), (reader_that_has_gone, [])])
+def test_a_node_outlives_its_output_and_says_so_once(output, form, tmp_path):
+    node = ("--key", tmp_path / "node.key", "--state", tmp_path / "state")
+    start = ("start", "--no-mdns", "--dashboard", "off", "--local", 1, "--rounds", 1)
+    code, said = run(output, *start, *node, *form)
+    assert code == 0, said
+    assert said.count("cannot write to standard output") == 1
+    assert "Traceback" not in said
+    status = json.loads(sapo_node("status", "--json", *node).stdout)
+    assert status["rounds"][-1]["step"] == 1
+    assert "stopped" in status["session"]
+
+
+COMMANDS = {"lines": ("config",), "json": ("config", "--json"), "a table": ("verify",)}
+
+
+@pytest.mark.parametrize("form", COMMANDS)
+@pytest.mark.parametrize(("output", "error"), [(full_disk, f"error: {FULL}\n"), (reader_that_has_gone, "")])
+def test_a_command_ends_with_one_line_or_with_none_if_its_reader_has_gone(form, output, error, tmp_path):
+    (tmp_path / "message").write_bytes(b"no message")
+    arguments = (*COMMANDS[form], *([tmp_path / "message"] if form == "a table" else []))
+    assert run(output, *arguments) == (1, error)
