@@ -1,5 +1,6 @@
 """Nodes in processes of their own, over real libp2p on loopback."""
 
+import os
 import signal
 import sys
 import time
@@ -113,6 +114,16 @@ def ends_in_order(node, number):
     node.process.send_signal(number)
     node.until_event("stopped")
     return node.process.wait(PATIENCE) == 0
+
+
+def test_a_signal_to_all_processes_of_a_node_ends_it_in_order_after_its_round(tmp_path, swarm):
+    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--dashboard", "off") as node:
+        node.until_round(1)
+        for child in node.children().values():
+            os.kill(child, signal.SIGINT)
+        assert ends_in_order(node, signal.SIGINT)
+        assert "Traceback" not in str(node.events) + node.errors()
+        assert node.events[-2]["event"] == "round"
 
 
 def test_a_node_with_an_older_key_trains_but_does_not_publish(tmp_path, swarm):

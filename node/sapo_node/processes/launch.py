@@ -2,6 +2,9 @@
 
 `python -I -S launch.py PARENT_PID PROGRAM ARGUMENT...`. The kernel keeps the parent-death signal across exec. A
 `preexec_fn` would make the same call in a fork of the node, which has threads, where it may deadlock.
+
+The child ignores SIGINT, also after exec. A service manager may send it to all processes of a node at once. The node
+then ends its round, for which it needs the child, and ends the child itself.
 """
 
 import ctypes
@@ -24,5 +27,6 @@ def die_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(int(sys.argv[1]))
     os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - runs the program without a shell
