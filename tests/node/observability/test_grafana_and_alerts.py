@@ -8,13 +8,15 @@ import pytest
 import yaml
 
 from sapo_node.observability.dashboard.prometheus import EXPOSED, table
+from sapo_node.observability.overview import overview
 from sapo_node.observability.reasons import reason_for
 from sapo_node.training.take_back import TAKEN_BACK
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 METRICS = {each.full_name: each for each in EXPOSED}
-PANELS = json.loads((DOCS / "operate" / "grafana.json").read_text())["panels"]
+DASHBOARD = json.loads((DOCS / "operate" / "grafana.json").read_text())
+PANELS = DASHBOARD["panels"]
 TARGETS = [target for panel in PANELS for target in panel["targets"]]
 RULES = [
     rule for group in yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text())["groups"] for rule in group["rules"]
@@ -49,6 +51,14 @@ def test_a_legend_tells_apart_what_the_label_of_a_metric_tells_apart(target):
     [name] = names(target["expr"])
     named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
     assert named == {"instance", *filter(None, [METRICS[name].label])}
+
+
+def test_the_dashboard_finds_its_nodes_by_a_metric_that_a_relay_has_as_well(database):
+    [instance] = [each for each in DASHBOARD["templating"]["list"] if each["name"] == "instance"]
+    [name] = names(instance["query"])
+    of_relay = METRICS[name].family(overview(database))
+    assert of_relay
+    assert [sample.name for sample in of_relay.samples] == [name]
 
 
 def test_alerts_name_reasons_that_the_node_has():
