@@ -223,11 +223,9 @@ def _outlook(account: Account, cause: Cause) -> str:
         case PeerState.HEALTHY:
             return "Its rollouts have places of their own in the queue. Its groups are drawn by trust and age."
         case PeerState.UNTRUSTED:
-            left = max(0, constants.HEALTHY_AFTER - account.earned)
             return (
-                f"All strangers together have the strangers' share of a round. It becomes healthy after {left} more "
-                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch. `sapo-node trust "
-                f"PEER` makes it a friend at once."
+                f"All strangers together have the strangers' share of a round. {_until_healthy(account)} `sapo-node "
+                f"trust PEER` makes it a friend at once."
             )
         case PeerState.PROBATION:
             return (
@@ -238,6 +236,21 @@ def _outlook(account: Account, cause: Cause) -> str:
             return "The node takes nothing of it, for good: `sapo-node peers PEER --evidence` shows both contents."
         case PeerState.BANNED:
             return "The node takes nothing of it until the ban ends. `sapo-node unban PEER` ends it now."
+
+
+def _until_healthy(account: Account) -> str:
+    """What an untrusted peer needs to become healthy."""
+    if (left := constants.HEALTHY_AFTER - account.earned) > 0:
+        return (
+            f"It becomes healthy after {left} more verified groups, of which at most {constants.EARNED_PER_EPOCH} "
+            f"count in an epoch."
+        )
+    if account.trust < constants.RECOVERED_TRUST:
+        return (
+            f"It becomes healthy when an epoch begins and its trust is {constants.RECOVERED_TRUST:g} again: verified "
+            f"groups raise it."
+        )
+    return "It becomes healthy when the next epoch begins."
 
 
 def moment(at: float) -> str:

@@ -7,10 +7,11 @@ import pytest
 from rich.console import Console
 
 from sapo_node.cli.tables import render, tier_line
+from sapo_node.observability import explain
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import overview
 from sapo_node.training.round import RoundReport
-from sapo_node.trust.constants import EARNED_PER_EPOCH, HEALTHY_AFTER, Fact
+from sapo_node.trust.constants import EARNED_PER_EPOCH, HEALTHY_AFTER, Fact, PeerState
 from sapo_node.trust.ledger import Ledger
 from swarm_parts import TRAINING
 
@@ -36,6 +37,28 @@ def test_each_peer_is_shown_with_the_tier_that_the_ledger_gives_it(database):
     shown = {each.peer: each.tier for each in overview(database).peers}
     assert shown == {"friend": "friend", "proven": "proven", "stranger": "stranger", "banned": "stranger"}
     assert shown == {peer: ledger.tier(peer) for peer in shown}
+
+
+@pytest.mark.parametrize(
+    ("after", "outlook"),
+    [
+        ([], "It becomes healthy when the next epoch begins."),
+        ([Fact.FALSE_CLAIM], "when an epoch begins and its trust is 0.8 again"),
+    ],
+)
+def test_a_peer_that_has_its_verified_groups_is_said_to_wait_for_an_epoch_or_for_its_trust(
+    database, manifest, after, outlook
+):
+    ledger = Ledger(database)
+    for epoch in range(1, HEALTHY_AFTER // EARNED_PER_EPOCH + 1):
+        ledger.at(epoch)
+        for _ in range(EARNED_PER_EPOCH):
+            ledger.report("peer", Fact.VERIFIED_GROUP)
+    for fact in after:
+        ledger.report("peer", fact)
+    assert outlook in explain.known_peer(database, "peer", manifest).text
+    ledger.at(epoch + 1)
+    assert (ledger.state("peer") is PeerState.HEALTHY) is (after == [])
 
 
 def test_the_strangers_share_is_that_of_the_last_round(database):
