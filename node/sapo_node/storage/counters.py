@@ -14,6 +14,7 @@ No epoch is over for good: an operator may set the epoch back (`return_to_clock`
 and envelopes of the last KEPT_EPOCHS epochs in which it played.
 """
 
+import logging
 import random
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from sapo_node.storage.clock_guard import ClockGuard
 from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.location import StateLocation
 from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = f"""
 {clock_guard.SCHEMA}
@@ -153,6 +156,7 @@ class Counters:
 
     def look(self, now: float, steady: float) -> None:
         """Compare the clock with the steady clock, and count what the node has listened."""
+        was_believed = self._guard.believed
         self._guard.look(now, steady)
         if self._seconds_behind(now) <= 0:
             left, listened = self._listening(now, steady)
@@ -162,6 +166,13 @@ class Counters:
             )
         self._steady = steady
         self._guard.enter(epoch_at(self._manifest, now))
+        if self._guard.believed and not was_believed:
+            left = self.listening_seconds(now, steady)
+            logger.warning(
+                "the node believes the clock again, in epoch %d: it publishes %s",
+                self.epoch(now),
+                f"in {left / 60:.0f} min" if left else "again",
+            )
 
     def epoch(self, now: float) -> int:
         """This node's epoch. If the clock goes back, it never goes back behind an epoch that the node believed."""

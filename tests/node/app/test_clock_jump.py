@@ -99,6 +99,14 @@ async def test_a_jump_that_passes_leaves_a_node_that_hears_and_publishes(life, a
     assert await life.hear(author, 5) is Verdict.IGNORE
 
 
+async def test_a_node_whose_clock_jumped_and_came_back_says_once_that_it_publishes_again(life, caplog):
+    for jump in (0, DAY, 0, -DAY, 0):
+        life.clock.time += jump
+        await life.play()
+    assert [line.split(" ")[:2] for line in caplog.messages] == [["the", "clock"], ["the", "node"]]
+    assert caplog.messages[1] == "the node believes the clock again, in epoch 5: it publishes again"
+
+
 async def test_a_jump_that_passes_ends_no_ban(life):
     await life.play()
     for _ in range(30):
@@ -307,6 +315,13 @@ def test_what_a_lost_state_signed_is_no_alarm_after_the_clock_was_corrected(list
     listener.counters.recognise(b"of the lost state", 7)
     with pytest.raises(LocalError, match="in use elsewhere"):
         listener.counters.recognise(b"of a copy", 8)
+
+
+def test_a_clock_that_is_right_again_while_the_node_listens_is_told_with_the_minutes_that_are_left(listener, caplog):
+    for jump in (DAY, -DAY):
+        listener.clock.time += jump
+        left = listener.left()
+    assert caplog.messages[-1].endswith(f"it publishes in {left / 60:.0f} min")
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY])
