@@ -172,6 +172,7 @@ def test_a_bootstrap_that_is_not_there_is_bad():
     nowhere = f"/ip4/127.0.0.1/tcp/9/p2p/{identity_of('nobody', 0).peer_id}"
     found = trio.run(check_bootstrap, nowhere, load_manifest("starter"))
     assert found.state is State.BAD
+    assert found.text == f"{nowhere}: Error connecting to ('127.0.0.1', 9): Connection refused"
     assert "check that it runs" in found.advice
 
 

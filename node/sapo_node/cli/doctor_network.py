@@ -78,7 +78,8 @@ async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
         nursery.cancel_scope.cancel()
     if is_member:
         return good(name, f"{text} answered within {trio.current_time() - since:.1f} s, and is in this swarm")
-    why = "; ".join(map(str, told)) or f"no answer within {REACH_SECONDS:g} s"
+    causes = (each.cause if isinstance(each, BootstrapUnreachable) else str(each) for each in told)
+    why = "; ".join(causes) or f"no answer within {REACH_SECONDS:g} s"
     return bad(name, LocalError(f"{text}: {why}"), "check that it runs, that its port is open, and its peer id")
 
 

@@ -229,8 +229,8 @@ def _full(entry: Wanted) -> str:
 def _short(error: Exception) -> str:
     """One line about the innermost cause in a chain of the library's exceptions."""
     innermost: BaseException = error
-    while innermost.__cause__ is not None:
-        innermost = innermost.__cause__
+    while deeper := innermost.exceptions[0] if isinstance(innermost, BaseExceptionGroup) else innermost.__cause__:
+        innermost = deeper
     if isinstance(innermost, trio.TooSlowError):
         return "no answer in time"
     if isinstance(innermost, OSError) and innermost.strerror:
