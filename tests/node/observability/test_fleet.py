@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -145,6 +146,14 @@ async def test_the_table_has_each_node_and_no_markup_or_control_of_theirs(server
     assert done.exit_code == 1
     assert "[red]\\x1b[31mx" in done.output
     assert "127.0.0.1:9: no answer" in done.output
+
+
+async def test_the_address_of_a_page_is_whole_on_a_narrow_terminal(server):
+    address = await server("200 OK", json.dumps({**SUMMARY, "doing": "verifies and relays since a while"}).encode())
+    run = partial(CliRunner().invoke, cli, ["fleet", address], env={"COLUMNS": "60"})
+    shown = (await trio.to_thread.run_sync(run)).output
+    assert urlsplit(address).netloc in shown
+    assert "verifies and relays since a while" in shown
 
 
 async def test_json_has_a_line_for_each_node_and_no_token(page):

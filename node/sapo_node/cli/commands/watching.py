@@ -12,9 +12,13 @@ from sapo_node.cli.progress import figure
 from sapo_node.cli.tables import short
 from sapo_node.cli.terminal import Terminal, say_json
 from sapo_node.observability.fleet import Summary, ask_all, place_of
-from sapo_protocol.printable import printable
+from sapo_protocol.printable import excerpt
 
-_HEADINGS = ("page", "node", "doing", "round", "ago", "reward", "held-out", "peers", "external")
+_HEADINGS = ("page", "node", "round", "ago", "reward", "held-out", "peers", "external", "doing")
+_SHOWN_CHARACTERS = 60
+"""Of a text of the node."""
+_WIDEST = 500
+"""Characters in a line of the table at most. A narrower terminal wraps the line, so that no address is cut."""
 
 
 @click.command()
@@ -36,7 +40,7 @@ def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
             facts = asdict(answer) if isinstance(answer, Summary) else {"error": answer}
             say_json({"page": place, **facts})
     else:
-        terminal = Terminal()
+        terminal = Terminal(width=_WIDEST)
         if answered := {place: answer for place, answer in asked.items() if isinstance(answer, Summary)}:
             terminal.print(_table(answered))
         for place, answer in asked.items():
@@ -49,19 +53,19 @@ def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
 def _table(asked: dict[str, Summary]) -> Table:
     table = Table(*_HEADINGS, box=None, pad_edge=False, header_style="dim")
     for place, answer in asked.items():
-        # Foreign text is printable before the table measures how wide it is.
-        table.add_row(place, *(printable(cell) for cell in _cells(answer)))
+        # Foreign text is short and printable before the table measures how wide it is.
+        table.add_row(place, *(excerpt(cell, _SHOWN_CHARACTERS) for cell in _cells(answer)))
     return table
 
 
 def _cells(node: Summary) -> tuple[str, ...]:
     return (
         short(node.peer_id),
-        node.doing,
         str(node.rounds),
         figure(node.idle, ".0f") + (" s" if node.idle is not None else ""),
         figure(node.reward, ".3f"),
         figure(node.held_out, ".3f"),
         str(node.connected),
         figure(node.external, ".0%"),
+        node.doing,
     )
