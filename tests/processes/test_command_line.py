@@ -282,6 +282,18 @@ def test_ctrl_c_ends_a_command_that_asks_for_a_passphrase_with_130(tmp_path):
     os.close(theirs)
 
 
+def test_keygen_asks_for_no_passphrase_of_a_key_that_exists(tmp_path):
+    key = tmp_path / "node.key"
+    key.write_text("somebody's")
+    terminal, theirs = pty.openpty()
+    done = sapo_node("keygen", "--passphrase", "--key", key, stdin=theirs)
+    os.close(terminal)
+    os.close(theirs)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {key} exists")
+    assert key.read_text() == "somebody's"
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_a_chat_at_its_prompt(played):
     terminal, theirs = pty.openpty()

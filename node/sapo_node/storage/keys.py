@@ -48,6 +48,16 @@ class Identity:
         return self.key.sign(message)
 
 
+def require_no_key(path: Path) -> None:
+    """Raise LocalError if the file exists: a key that somebody uses must not be lost."""
+    if os.path.lexists(path):
+        raise _exists(path)
+
+
+def _exists(path: Path) -> LocalError:
+    return LocalError(f"{path} exists, and a key is never overwritten: give another path, or move this file away")
+
+
 def create_key(path: Path, passphrase: str | None = None) -> Identity:
     """Write a new key to `path`, mode 0600. Raises LocalError if the file exists or cannot be written."""
     key = Ed25519PrivateKey.generate()
@@ -56,9 +66,7 @@ def create_key(path: Path, passphrase: str | None = None) -> Identity:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
-        raise LocalError(
-            f"{path} exists, and a key is never overwritten: give another path, or move this file away"
-        ) from error
+        raise _exists(path) from error
     except OSError as error:
         raise LocalError(f"cannot write the key file {path}: {error.strerror}") from error
     try:

@@ -97,6 +97,14 @@ async def test_a_peer_that_the_node_knows_no_longer_is_told_of_when_it_is_presse
     assert f"no peer begins or ends with '{TRAINED[0]}'" in told
 
 
+@pytest.mark.parametrize(("fetched", "by"), [({"a": 4}, "4, by 1 peer."), ({"a": 3, "b": 1}, "4, by 2 peers.")])
+async def test_the_page_says_how_many_peers_fetched(page, database, tab, fetched, by):
+    know(database)
+    History(database).fetched(fetched, at=1.0)
+    await inside(tab.open, await page())
+    assert by in await inside(tab.until, "document.getElementById('exchange')?.textContent")
+
+
 async def test_the_answer_for_a_range_that_comes_late_does_not_take_the_place_of_all_rounds(page, database, tab):
     for step in range(1, 121):
         History(database).record(replace(REPORT, step=step))

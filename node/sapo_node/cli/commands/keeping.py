@@ -11,7 +11,7 @@ from sapo_node.cli.backup import restore_backup, write_backup
 from sapo_node.cli.commands.options import as_json, configured, place_of, unlock
 from sapo_node.cli.terminal import say, say_json
 from sapo_node.storage.counters import LISTEN_EPOCHS
-from sapo_node.storage.keys import create_key
+from sapo_node.storage.keys import create_key, require_no_key
 from sapo_protocol import LocalError, load_manifest
 
 
@@ -27,6 +27,7 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
     """
     if passphrase and not sys.stdin.isatty():
         raise LocalError("--passphrase needs a terminal, and the standard input is none; make the key at a terminal")
+    require_no_key(key)  # before anybody types a passphrase
     secret = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else None
     identity = create_key(key, secret)
     if json_output:

@@ -58,7 +58,7 @@ function showExchange({ beside, exchange: { from_others: share, teachers, fetche
   const named = teachers.map(([peer, part]) => `${short(peer)} ${percent(part)}`).join(", ");
   const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from others${named ? `: ${named}` : ""}. `;
   const alone = beside ? `Held-out pass@1 after ${beside[0].step} rounds: ${heldOut(beside[0])} with peers, ${heldOut(beside[1])} in rounds that it played alone. ` : "To measure what this node would have learnt alone, run sapo-node alone. ";
-  $("exchange").textContent = `${gained}${alone}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peers. Gossip does not tell who reads.`;
+  $("exchange").textContent = `${gained}${alone}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peer${fetchers === 1 ? "" : "s"}. Gossip does not tell who reads.`;
 }
 
 const pressed = turns();
