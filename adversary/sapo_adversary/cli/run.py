@@ -142,8 +142,8 @@ def run(
         _show(outcome)
         show_written(written)
     if (share != SHARE or models) and (scenario.harm or scenario.holds):
-        asked = f"at a share of {SHARE} only, and without --models"
-        stderr.print(f"harm and holds of {name} are asked {asked}: they were not asked", soft_wrap=True)
+        asked = f"harm, and what holds adds to the promises, are asked at a share of {SHARE} only, and without --models"
+        stderr.print(f"{name}: {asked}", soft_wrap=True)
     exit_by_verdicts([outcome])
 
 

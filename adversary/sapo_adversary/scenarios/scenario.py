@@ -101,7 +101,7 @@ class Scenario:
     harm: Mapping[str, Bound]
     """What the undefended arm must show, by metric: an attack without harm proves nothing."""
     holds: Mapping[str, Bound]
-    """What the defended arm must show at SHARE, beside the promises or instead of them, by metric."""
+    """What the defended arm must show, by metric: instead of a promise at every share, and beside them at SHARE."""
     table: Mapping[str, Any] = field(repr=False)
     """The whole file."""
     scale: Scale = "full"
@@ -184,7 +184,8 @@ class Scenario:
             if self.learns:
                 # Attackers who are trusted may be taken in as others are; what counts is what they teach.
                 common = {metric: bound for metric, bound in common.items() if metric != "poison_share"}
-            return {**common, **(self.holds if share == SHARE else {})}
+            instead = {metric: bound for metric, bound in self.holds.items() if metric in common}
+            return {**common, **(self.holds if share == SHARE else instead)}
         return {}
 
     @property

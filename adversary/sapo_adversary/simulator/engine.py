@@ -20,7 +20,7 @@ Record = dict[str, Any]
 Tick = Callable[[int], None]
 """Told how many node-rounds were just played."""
 Played = Generator[tuple[Simulation, Record], None, None]
-"""Finished runs with their records. Whoever takes no more of them closes it, which ends the runs that are played."""
+"""Finished runs with their records. A command that takes no more of them closes it, which ends the runs in work."""
 
 
 class Engine(Protocol):

@@ -147,6 +147,12 @@ def test_the_more_attackers_the_more_may_be_lost_but_never_more_than_alone():
     assert promises(0.75)["below_alone"] == Bound(at_most=0.02)
 
 
+def test_what_a_scenario_asks_in_place_of_a_promise_is_asked_at_every_share():
+    asked = load_scenario("collusion").bounds("defended", 0.5)
+    assert asked["poison_share"] == Bound(at_most=0.5)
+    assert asked.keys() == promises(0.5).keys()
+
+
 def test_bounds_are_met_at_their_ends():
     assert Bound(at_least=1, at_most=2).met_by(1)
     assert Bound(at_least=1, at_most=2).met_by(2)
