@@ -26,7 +26,12 @@ SCENARIO = 'title = "t"\nattack = "false-claim"\nundefended = ["re-verification"
 def heard(band, seconds):
     """What a listener hears of one band: who signed each message, and who sent it."""
     simulation = Simulation(
-        "one attack", (NodeSpec(),), seconds=seconds, epoch_seconds=600, max_rounds=60, attackers=(band,)
+        "one attack",
+        (NodeSpec(round_seconds=seconds),),
+        seconds=seconds,
+        epoch_seconds=600,
+        max_rounds=60,
+        attackers=(band,),
     )
     manifest = manifest_of(simulation)
     signed, sent = [], []
