@@ -65,6 +65,8 @@ class ScoredGossipSub(SteadyGossipSub):
         self._promises: dict[tuple[Any, str], Promise] = {}
         self._control = ControlBudget()
         self._served: set[tuple[Any, bytes]] = set()
+        self._crowded_out: set[tuple[Any, str]] = set()
+        """Who had no room in a mesh at the last heartbeat."""
 
     # Deliveries, which `HardenedPubsub` reports.
 
@@ -169,6 +171,7 @@ class ScoredGossipSub(SteadyGossipSub):
     def mesh_heartbeat(self) -> tuple[Any, Any]:
         """The peers to GRAFT into the mesh and to PRUNE from it. All peers with a negative score are pruned."""
         self._settle()
+        self._crowded_out = set()
         if not self.defences.scored_mesh:
             return super().mesh_heartbeat()
         negative = [
@@ -178,11 +181,11 @@ class ScoredGossipSub(SteadyGossipSub):
             if self._score(peer) < 0
         ]
         for peer, topic in negative:
-            self._dismiss(peer, topic, self.prune_back_off)
+            self._dismiss(peer, topic)
         grafts, prunes = super().mesh_heartbeat()
-        for peer, topics in prunes.items():
-            for topic in topics:
-                self._dismiss(peer, topic, CROWDED_BACK_OFF)
+        self._crowded_out = {(peer, topic) for peer, topics in prunes.items() for topic in topics}
+        for peer, topic in self._crowded_out:
+            self._dismiss(peer, topic)
         for peer, topic in negative:
             prunes[peer].append(topic)
         for topic in self.mesh:
@@ -240,20 +243,20 @@ class ScoredGossipSub(SteadyGossipSub):
         free = [peer for peer in others if self._is_gossipsub_peer(peer) and not self._check_back_off(peer, topic)]
         return sorted((peer for peer in free if self._score(peer) > middle), key=self._score)[-OPPORTUNITY_PEERS:]
 
+    def _back_off_of(self, peer: Any, topic: str) -> int:
+        """Seconds that a peer which this heartbeat removes from a mesh has to stay out of it."""
+        return CROWDED_BACK_OFF if (peer, topic) in self._crowded_out else int(self.prune_back_off)
+
     def _admit(self, peer: Any, topic: str) -> None:
         self.mesh[topic].add(peer)
         self._notify_mesh_peer_added(peer, topic)
 
-    def _dismiss(self, peer: Any, topic: str, back_off: int) -> None:
+    def _dismiss(self, peer: Any, topic: str) -> None:
         """Remove a peer from the mesh. Our back-off is BACKOFF_SLACK longer, because the peer's begins later."""
         self.mesh[topic].discard(peer)
-        self._add_back_off(peer, topic, is_unsubscribe=False, backoff_duration=back_off + BACKOFF_SLACK)
+        seconds = self._back_off_of(peer, topic) + BACKOFF_SLACK
+        self._add_back_off(peer, topic, is_unsubscribe=False, backoff_duration=seconds)
         self.scores.dismissed(trio.current_time(), str(peer), topic)
-
-    def _told_back_off(self, peer: Any, topic: str) -> int:
-        """Seconds that a PRUNE asks a peer to stay away: what is left of our back-off, without BACKOFF_SLACK."""
-        until: float | None = self.back_off.get(topic, {}).get(peer)
-        return self.prune_back_off if until is None else max(1, round(until - trio.current_time()) - BACKOFF_SLACK)
 
     async def leave(self, topic: str) -> None:
         """Stop following a topic. The library's function iterates over a mesh that may change meanwhile."""
@@ -271,7 +274,7 @@ class ScoredGossipSub(SteadyGossipSub):
             ]
             grafts = [rpc_pb2.ControlGraft(topicID=topic) for topic in peers_to_graft.get(peer, ())]
             prunes = [
-                rpc_pb2.ControlPrune(topicID=topic, backoff=self._told_back_off(peer, topic))
+                rpc_pb2.ControlPrune(topicID=topic, backoff=self._back_off_of(peer, topic))
                 for topic in peers_to_prune.get(peer, ())
             ]
             await self.emit_control_message(self.pack_control_msgs(offers, grafts, prunes), peer)

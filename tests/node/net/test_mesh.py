@@ -93,7 +93,7 @@ async def test_a_peer_that_had_no_room_may_come_back_sooner_than_one_that_broke_
     idle = ID(b"silent 0")
     one.router.scores.offended(trio.current_time(), str(idle), Offence.EXCESS, 8)
     _, prunes = one.router.mesh_heartbeat()
-    told = {peer: one.router._told_back_off(peer, TOPIC) for peer in prunes}
+    told = {peer: one.router._back_off_of(peer, TOPIC) for peer in prunes}
     assert told.pop(idle) == one.router.prune_back_off
     assert set(told.values()) == {CROWDED_BACK_OFF}
 
