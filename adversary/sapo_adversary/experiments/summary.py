@@ -191,7 +191,7 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 def _compare(reference: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
     """The gain in cumulative reward, and differences by seed with their paired intervals."""
-    gains = _gains(reference["cumulative"], figures["cumulative"])
+    gains = _gains(zip(reference["cumulative"], figures["cumulative"], strict=True))
     compared: dict[str, Any] = {
         "gain_by_seed": [None if gain is None else round(gain, 4) for gain in gains],
         "gain": _mean_gain(gains),
@@ -214,9 +214,9 @@ def _compare(reference: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[s
     return compared
 
 
-def _gains(before: Iterable[float], after: Iterable[float]) -> list[float | None]:
-    """By how much each number grew; None for one that was 0."""
-    return [late / early - 1 if early else None for early, late in zip(before, after, strict=False)]
+def _gains(pairs: Iterable[tuple[float, float]]) -> list[float | None]:
+    """By how much the second number of each pair is greater; None where the first is 0."""
+    return [late / early - 1 if early else None for early, late in pairs]
 
 
 def _mean_gain(gains: Sequence[float | None]) -> float | None:
@@ -227,5 +227,7 @@ def _mean_gain(gains: Sequence[float | None]) -> float | None:
 
 def _gain_by_horizon(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> list[float | None]:
     """What the gain would be, had the runs ended after each round: the mean over seeds."""
-    by_seed = [_gains(accumulate(old), accumulate(new)) for old, new in zip(before, after, strict=True)]
+    by_seed = [
+        _gains(zip(accumulate(old), accumulate(new), strict=False)) for old, new in zip(before, after, strict=True)
+    ]
     return [_mean_gain(gains) for gains in zip(*by_seed, strict=False)]

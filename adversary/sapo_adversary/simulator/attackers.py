@@ -17,7 +17,7 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.crowd import Crowd
-from sapo_adversary.simulator.simulation import AttackerSpec, Simulation
+from sapo_adversary.simulator.simulation import AttackerSpec, Simulation, end_of
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.memory import MemoryHub, MemoryNetwork
 from sapo_node.processes.clock import TrioClock
@@ -45,7 +45,7 @@ class Band:
         self._manifest = manifest
         self._hub = hub
         self._clock = clock
-        self._end = simulation.seconds if self.spec.leaves is None else min(simulation.seconds, self.spec.leaves)
+        self._end = end_of(self.spec, simulation.seconds)
         self._evidence = evidence_topic(manifest)
         self.keys = keys_of(simulation, number)
         rng = random.Random(f"attack/{simulation.seed}/{number}")  # noqa: S311 - simulation

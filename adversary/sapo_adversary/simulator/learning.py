@@ -27,7 +27,7 @@ from sapo_node.learner.generate import ROWS, generate
 from sapo_node.learner.model import load
 from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
-from sapo_node.training.evaluation import heldout_request
+from sapo_node.training.evaluation import heldout_requests
 from sapo_protocol import Manifest
 
 
@@ -124,9 +124,7 @@ class SimulatedLearner:
             return self._examine(scorer, prompts)
 
     def _examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
-        requests = [
-            heldout_request(self._manifest, spec, number) for spec in self._manifest.tasks for number in range(prompts)
-        ]
+        requests = heldout_requests(self._manifest, prompts)
         right = {spec.dataset: 0 for spec in self._manifest.tasks}
         for start in range(0, len(requests), ROWS):
             chunk = requests[start : start + ROWS]

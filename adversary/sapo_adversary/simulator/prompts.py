@@ -3,7 +3,7 @@
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
-from sapo_node.training.evaluation import heldout_request
+from sapo_node.training.evaluation import heldout_requests
 from sapo_node.verification.examples import example_requests, examples_from
 from sapo_protocol import Manifest
 
@@ -18,6 +18,5 @@ def examples_of(spec: NodeSpec, manifest: Manifest, scorer: SharedScorer) -> Exa
 
 def heldout_prompts(simulation: Simulation, manifest: Manifest, scorer: SharedScorer) -> frozenset[str]:
     """The prompts that nodes are measured with, and train on none of."""
-    numbers = range(simulation.heldout_prompts)
-    requests = [heldout_request(manifest, spec, number) for spec in manifest.tasks for number in numbers]
+    requests = heldout_requests(manifest, simulation.heldout_prompts)
     return frozenset(scorer.result(each).prompt for each in requests)

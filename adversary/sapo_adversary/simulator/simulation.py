@@ -75,8 +75,7 @@ class NodeSpec:
 
     def rounds(self, seconds: float) -> int:
         """How many rounds the node plays in a simulation of so many seconds."""
-        end = seconds if self.leaves is None else min(seconds, self.leaves)
-        return int((end - self.joins) / self.round_seconds + 1e-9)
+        return int((end_of(self, seconds) - self.joins) / self.round_seconds + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +105,11 @@ class AttackerSpec:
     def __post_init__(self) -> None:
         if self.count <= 0:
             raise LocalError(f"count of the attackers {self.attack} is {self.count}; give more than 0")
+
+
+def end_of(spec: NodeSpec | AttackerSpec, seconds: float) -> float:
+    """The virtual second at which a peer ends in a simulation of so many seconds."""
+    return seconds if spec.leaves is None else min(seconds, spec.leaves)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,7 @@ OPPORTUNITY_BEATS = 15  # heartbeats between attempts to improve a mesh
 OPPORTUNITY_SCORE = 1.0  # median score of a mesh below which the node tries to improve it
 OPPORTUNITY_PEERS = 2  # that are added in one attempt
 BACKOFF_SLACK = 5  # seconds by which two nodes may differ about the end of a back-off
-CROWDED_BACK_OFF = (
-    10  # seconds out of a mesh that was too large; the first prunes are drawn before any peer has a score
-)
+CROWDED_BACK_OFF = 10  # seconds out of a mesh that was too large: its first prunes come before any peer has a score
 
 OFFERED_IDS = 512  # in one IHAVE that this node sends
 ASKED_IDS = 32  # that this node requests of one peer and topic at a time
@@ -171,7 +169,6 @@ class ScoredGossipSub(SteadyGossipSub):
     def mesh_heartbeat(self) -> tuple[Any, Any]:
         """The peers to GRAFT into the mesh and to PRUNE from it. All peers with a negative score are pruned."""
         self._settle()
-        self._crowded_out = set()
         if not self.defences.scored_mesh:
             return super().mesh_heartbeat()
         negative = [
@@ -205,6 +202,7 @@ class ScoredGossipSub(SteadyGossipSub):
                 del self._promises[peer, topic]
                 self.scores.offended(now, str(peer), Offence.BROKEN_PROMISE)
         self._served.clear()
+        self._crowded_out.clear()
         for topic, peers in self.back_off.items():
             self.back_off[topic] = {peer: until for peer, until in peers.items() if until > now}
 

@@ -71,10 +71,15 @@ def heldout_request(manifest: Manifest, spec: TaskSpec, number: int) -> ScoreReq
     return ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ())
 
 
+def heldout_requests(manifest: Manifest, prompts: int) -> list[ScoreRequest]:
+    """Ask the sandbox to build the first `prompts` held-out questions of each task."""
+    return [heldout_request(manifest, spec, number) for spec in manifest.tasks for number in range(prompts)]
+
+
 async def heldout_questions(manifest: Manifest, scorer: Scorer, prompts: int) -> frozenset[str]:
     """The first `prompts` held-out questions of each task, without those that cannot be built."""
-    requests = [heldout_request(manifest, spec, number) for spec in manifest.tasks for number in range(prompts)]
-    return frozenset(task.prompt for task in await scorer.score(requests) if task is not None)
+    built = await scorer.score(heldout_requests(manifest, prompts))
+    return frozenset(task.prompt for task in built if task is not None)
 
 
 async def measure(

@@ -265,6 +265,15 @@ def attacker() -> Attack:
     return attack
 
 
+@pytest.fixture
+async def pair(start: Start) -> tuple[Probe, Probe]:
+    """A node, and another that dialled it and follows its topic."""
+    one = await start(1)
+    other = await start(2, bootstrap=(one.address,))
+    await wait_until(lambda: one.sees(other))
+    return one, other
+
+
 @dataclass
 class PeerProcess:
     """A node in its own process."""

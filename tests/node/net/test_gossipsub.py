@@ -18,21 +18,17 @@ def name(probe: "Probe") -> ID:
 
 
 async def test_own_messages_go_to_those_outside_of_the_mesh_and_others_messages_do_not(
-    start: "Start", until: "Until"
+    pair: "tuple[Probe, Probe]",
 ) -> None:
-    one = await start(1)
-    two = await start(2, bootstrap=(one.address,))
-    await until(lambda: one.sees(two))
+    one, two = pair
     me, stranger = name(one), ID(b"stranger")
     one.router.mesh[TOPIC].clear()
     assert name(two) in one.router._get_peers_to_send([TOPIC], me, me)
     assert name(two) not in one.router._get_peers_to_send([TOPIC], stranger, stranger)
 
 
-async def test_a_peer_in_back_off_is_still_told_what_there_is(start: "Start", until: "Until") -> None:
-    one = await start(1)
-    two = await start(2, bootstrap=(one.address,))
-    await until(lambda: one.sees(two))
+async def test_a_peer_in_back_off_is_still_told_what_there_is(pair: "tuple[Probe, Probe]") -> None:
+    one, two = pair
     one.router.mesh[TOPIC].clear()
     one.router._add_back_off(name(two), TOPIC, is_unsubscribe=False)
     one.router.mcache.put(rpc_pb2.Message(data=b"m", topicIDs=[TOPIC]))
@@ -40,11 +36,9 @@ async def test_a_peer_in_back_off_is_still_told_what_there_is(start: "Start", un
 
 
 async def test_a_clock_that_was_a_day_ahead_for_a_moment_keeps_no_peer_out_of_the_mesh(
-    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+    pair: "tuple[Probe, Probe]", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = await start(1)
-    two = await start(2, bootstrap=(one.address,))
-    await until(lambda: one.sees(two))
+    one, two = pair
     with monkeypatch.context() as ahead:
         ahead.setattr(time, "time", lambda at=time.time: at() + 86_400)
         one.router._add_back_off(name(two), TOPIC, is_unsubscribe=False, backoff_duration=1)

@@ -58,11 +58,9 @@ def silent(count: int) -> set[ID]:
 
 @pytest.mark.parametrize("heartbeats", [0, OPPORTUNITY_BEATS - 1])
 async def test_a_full_mesh_in_which_nobody_delivers_takes_in_a_peer_that_does(
-    start: "Start", until: "Until", heartbeats: int
+    pair: "tuple[Probe, Probe]", heartbeats: int
 ) -> None:
-    one = await start(1)
-    other = await start(2, bootstrap=(one.address,))
-    await until(lambda: one.sees(other))
+    one, other = pair
     one.router.mesh[TOPIC] = silent(DEGREE_HIGH)
     one.router._heartbeats = heartbeats
     one.router.scores.delivered(trio.current_time(), TOPIC, [other.network.peer_id], ())
@@ -70,10 +68,8 @@ async def test_a_full_mesh_in_which_nobody_delivers_takes_in_a_peer_that_does(
     assert {str(peer) for peer in grafts} == {other.network.peer_id}
 
 
-async def test_a_mesh_in_which_somebody_delivers_is_improved_only_in_its_turn(start: "Start", until: "Until") -> None:
-    one = await start(1)
-    other = await start(2, bootstrap=(one.address,))
-    await until(lambda: one.sees(other))
+async def test_a_mesh_in_which_somebody_delivers_is_improved_only_in_its_turn(pair: "tuple[Probe, Probe]") -> None:
+    one, other = pair
     one.router.mesh[TOPIC] = silent(DEGREE_HIGH - 1)
     one.router._heartbeats = 0
     for peer in (other.network.peer_id, str(ID(b"silent 0"))):
@@ -84,11 +80,9 @@ async def test_a_mesh_in_which_somebody_delivers_is_improved_only_in_its_turn(st
 
 
 async def test_a_peer_that_had_no_room_may_come_back_sooner_than_one_that_broke_the_protocol(
-    start: "Start", until: "Until"
+    pair: "tuple[Probe, Probe]",
 ) -> None:
-    one = await start(1)
-    other = await start(2, bootstrap=(one.address,))
-    await until(lambda: one.sees(other))
+    one, _ = pair
     one.router.mesh[TOPIC] = silent(DEGREE_HIGH + 2)
     idle = ID(b"silent 0")
     one.router.scores.offended(trio.current_time(), str(idle), Offence.EXCESS, 8)
