@@ -25,7 +25,7 @@ from sapo_node.groups.messages import (
 )
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner import grpo
-from sapo_node.learner.__main__ import Service
+from sapo_node.learner.service import Service
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.client import Learner
 from sapo_node.learner.folder import POLICY_DIR

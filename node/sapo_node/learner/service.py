@@ -1,0 +1,207 @@
+"""The learner process: reads a request, answers it, until its input ends. Its only output is frames."""
+
+import gc
+import json
+import os
+import sys
+import warnings
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sapo_node.groups.codec import from_json, to_json, to_object
+from sapo_node.groups.messages import (
+    Generated,
+    GenerateRequest,
+    KeepBestRequest,
+    LearnerOptions,
+    Ready,
+    RequestError,
+    Restored,
+    RestoreRequest,
+    Sampled,
+    Saved,
+    TrainReport,
+    TrainRequest,
+)
+from sapo_node.learner import best, checkpoint
+from sapo_node.learner.generate import PromptTooLong, fits, generate
+from sapo_node.learner.memory import require_memory
+from sapo_node.learner.model import load
+from sapo_node.learner.probe import require_readable
+from sapo_node.learner.server.generation import server_of
+from sapo_node.learner.trainer import Trainer
+from sapo_node.processes.frames import read_frame, write_frame
+from sapo_protocol.errors import LocalError
+
+NICENESS = 10
+"""Gossip and verification go first: training is what can wait."""
+
+CHANGES_WEIGHTS = frozenset({"train", "restore"})
+"""The requests that change weights."""
+
+
+class Service:
+    """Answers one request at a time on one trainer."""
+
+    def __init__(self, options: LearnerOptions) -> None:
+        self._options = options
+        self._root = Path(options.checkpoints)
+        self._server = server_of(options)
+        require_readable(options)
+        # The packaged policy fits anywhere, and the estimate takes longer than loading it.
+        self._memory = None if options.model == "seed" else require_memory(options)
+        self._trainer = Trainer(load(options), options)
+        self._fallback: str | None = None
+        self._warned = False
+        """Whether a notice said that prompts do not fit."""
+        if options.read_only:
+            checkpoint.peek(self._trainer, self._root)
+        else:
+            self._fallback = checkpoint.restore(self._trainer, self._root)
+
+    def ready(self) -> Ready:
+        policy = self._trainer.policy
+        return Ready(
+            step=self._trainer.step,
+            parameters=sum(value.numel() for value in policy.model.parameters()),
+            model=policy.name,
+            device=str(policy.device),
+            memory=self._memory,
+            fallback=self._fallback,
+        )
+
+    def answer(self, request: Any) -> dict[str, Any]:
+        """Return the reply; what the caller did wrong, and what this machine lacks, is an error in one line.
+
+        If memory runs out in a request that changes weights, some may have changed: the process ends, and the node
+        replays what follows the checkpoint. A learner that only reads has nothing to replay.
+        """
+        try:
+            answer = self._dispatch(request)
+        except LocalError as error:
+            return {"error": str(error)}
+        except (MemoryError, RuntimeError) as error:
+            if not _is_of_memory(error):
+                raise
+            words = f"out of memory: {_first_line(error)}"
+            if CHANGES_WEIGHTS.isdisjoint(request) or self._options.read_only:
+                return {"error": words}
+            raise SystemExit(words) from error
+        return to_object(answer)
+
+    def _dispatch(self, request: Any) -> Generated | TrainReport | Saved | Restored:
+        if not isinstance(request, dict) or len(request) != 1:
+            raise RequestError("a request is an object with one key")
+        [(kind, body)] = request.items()
+        if kind == "generate":
+            return self._generate(from_json(GenerateRequest, body))
+        if kind == "train":
+            return self._train(from_json(TrainRequest, body))
+        if kind == "checkpoint":
+            path = checkpoint.save(self._trainer, self._root)
+            return Saved(self._trainer.step, str(path))
+        if kind == "keep_best":
+            return self._keep_best(from_json(KeepBestRequest, body))
+        if kind == "restore":
+            return self._restore(from_json(RestoreRequest, body).step)
+        raise RequestError(f"unknown request {kind!r}")
+
+    def _generate(self, asked: GenerateRequest) -> Generated:
+        try:
+            return self._sampled(asked)
+        except PromptTooLong as problem:
+            if self._options.read_only:
+                raise
+            return self._sampled_where_room(asked, problem)
+
+    def _sampled_where_room(self, asked: GenerateRequest, problem: PromptTooLong) -> Generated:
+        """Return empty completions of the prompts that do not fit: the other groups of a round still count."""
+        room = [fits(self._trainer.policy, prompt, asked.max_tokens) for prompt in asked.prompts]
+        prompts = tuple(compress(asked.prompts, room))
+        generated = self._sampled(replace(asked, prompts=prompts)) if prompts else Generated(())
+        sampled = iter(generated.groups)
+        empty = (Sampled("", "length", ()),) * asked.completions
+        notices = [generated.notice] if generated.notice else []
+        if not self._warned:
+            self._warned = True
+            notices.append(
+                f"{problem}: the completions of such prompts are empty; give fewer --examples, or a lower --max-tokens"
+            )
+        return Generated(tuple(next(sampled) if fit else empty for fit in room), "; ".join(notices) or None)
+
+    def _sampled(self, asked: GenerateRequest) -> Generated:
+        if self._server and not asked.averaged and asked.temperature == 1:
+            return self._server.generate(self._trainer, asked, self._options.max_completion_bytes)
+        with self._trainer.averaged() if asked.averaged else nullcontext():
+            return Generated(tuple(generate(self._trainer.policy, asked, self._options.max_completion_bytes)))
+
+    def _train(self, asked: TrainRequest) -> TrainReport:
+        start = None if asked.restart is None else best.load(self._trainer, self._root, asked.restart)
+        return self._trainer.train(asked, start)
+
+    def _keep_best(self, asked: KeepBestRequest) -> Saved:
+        if asked.step != self._trainer.step:
+            raise RequestError(f"the weights are of step {self._trainer.step}, not {asked.step}")
+        return Saved(asked.step, str(best.save(self._trainer, self._root, needed=asked.needed)))
+
+    def _restore(self, step: int) -> Restored:
+        if self._trainer.step <= step:
+            # A process that has just started stands at its newest checkpoint; best weights may be of later steps.
+            checkpoint.remove_after(self._root, step)
+        elif step:
+            checkpoint.go_back(self._trainer, self._root, step)
+        else:
+            # The model is loaded before anything is removed: where that fails, nothing is lost. A second copy of the
+            # weights takes no more memory than the gradients do in a step.
+            initial = Trainer(load(self._options), self._options)
+            checkpoint.remove_after(self._root, 0)
+            self._trainer = initial
+        if self._server:
+            self._server.begin_anew()  # steps repeat, with other weights
+        return Restored(self._trainer.step)
+
+
+def _is_of_memory(error: Exception) -> bool:
+    # torch's CPU allocator has no error class of its own.
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "alloc" in str(error)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200]
+
+
+def _claim_stdout() -> int:
+    """Keep the pipe for frames alone: whatever a library prints goes to stderr."""
+    frames = os.dup(1)
+    os.dup2(2, 1)
+    return frames
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    frames = _claim_stdout()
+    options = from_json(LearnerOptions, json.loads(sys.argv[1]))
+    os.nice(NICENESS)
+    torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) - 1))
+    # A policy that is very sure of itself makes denormals, which are many times slower.
+    torch.set_flush_denormal(True)
+    # Libraries tell each other on the operator's terminal what will be renamed.
+    warnings.simplefilter("ignore", FutureWarning)
+    try:
+        service = Service(options)
+    except LocalError as error:
+        write_frame(frames, {"fatal": str(error)})
+        return
+    # What was imported stays, and no collection needs to look through it. Until here `__main__` let none run.
+    gc.freeze()
+    gc.enable()
+    # A node that was killed while this was at work reads no answer; what counts is in its checkpoints.
+    with suppress(BrokenPipeError):
+        write_frame(frames, {"ready": to_json(service.ready())})
+        while (request := read_frame(0)) is not None:
+            write_frame(frames, service.answer(request))
