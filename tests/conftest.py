@@ -1,5 +1,6 @@
 """Values that many tests start from."""
 
+import gc
 import hashlib
 import os
 import signal
@@ -28,11 +29,18 @@ from sapo_protocol import (
 
 # A shell has what it starts in the background ignore Ctrl-C, and each process of a test would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+gc.disable()  # until all tests are collected
 # The tests expect the numbers of a CPU. test_cuda.py gives its process the GPU back.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # A busy machine makes any test slow.
 settings.register_profile("patient", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the garbage collector need not look through it."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -329,6 +329,7 @@ def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_a
     assert "| **mean of tasks** | 0." in card
 
 
+@pytest.mark.slow
 def test_the_best_weights_of_a_node_that_was_never_better_are_said_to_be_those_before_training(played, tmp_path):
     done = sapo_node("export", tmp_path / "out", *played.where, "--best")
     assert done.returncode == 0, done.stderr

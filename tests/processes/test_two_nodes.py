@@ -8,6 +8,7 @@ import time
 import pytest
 
 from processes import PATIENCE, RunningProcess, write_swarm
+from sapo_node.storage.keys import create_key
 from sapo_node.trust.constants import STRANGERS_SHARE
 
 GUESSING = """
@@ -116,20 +117,25 @@ def ends_in_order(node, number):
     return node.process.wait(PATIENCE) == 0
 
 
-def test_a_signal_to_all_processes_of_a_node_ends_it_in_order_after_its_round(tmp_path, swarm):
-    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--dashboard", "off") as node:
-        node.until_round(1)
-        for child in node.children().values():
-            os.kill(child, signal.SIGINT)
-        assert ends_in_order(node, signal.SIGINT)
-        assert "Traceback" not in str(node.events) + node.errors()
-        assert node.events[-2]["event"] == "round"
+@pytest.fixture(scope="module")
+def reused(tmp_path_factory):
+    """A node whose key is older than its state."""
+    folder = tmp_path_factory.mktemp("reused")
+    create_key(folder / "a" / "node.key")
+    swarm = write_swarm(folder / "reused.toml")
+    with RunningProcess(folder / "a", "--swarm", swarm, "--dashboard", "off") as node:
+        yield node
 
 
-def test_a_node_with_an_older_key_trains_but_does_not_publish(tmp_path, swarm):
-    from sapo_node.storage.keys import create_key
+def test_a_node_with_an_older_key_trains_but_does_not_publish(reused):
+    reused.until(lambda event: event["event"] == "notice" and "listens" in event["text"])
+    assert reused.until_round(1)["published"] is False
 
-    create_key(tmp_path / "a" / "node.key")
-    with RunningProcess(tmp_path / "a", "--swarm", swarm) as node:
-        node.until(lambda event: event["event"] == "notice" and "listens" in event["text"])
-        assert node.until_round(1)["published"] is False
+
+def test_a_signal_to_all_processes_of_a_node_ends_it_in_order_after_its_round(reused):
+    reused.until_round(1)
+    for child in reused.children().values():
+        os.kill(child, signal.SIGINT)
+    assert ends_in_order(reused, signal.SIGINT)
+    assert "Traceback" not in str(reused.events) + reused.errors()
+    assert reused.events[-2]["event"] == "round"

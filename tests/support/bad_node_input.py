@@ -186,7 +186,6 @@ start {fresh} --model noise.gguf            | 1 | noise.gguf cannot be converted
 start {fresh} --model somebody/tiny         | 1 | somebody/tiny & cannot be downloaded & network
 
 # Models: each starts a learner, which takes seconds; `test_learner_models.py` tries many more.
-eval --model mixed                   | 1 | mixed & no usable causal language model
 eval --model somebody/tiny                  | 1 | somebody/tiny & cannot be downloaded & network
 
 # init
@@ -300,7 +299,6 @@ verify noise --evidence                     | 1 | proves nothing
 eval --prompts 0                          | 2 | --prompts & x>=1
 eval --samples 65                           | 2 | --samples & 1<=x<=64
 eval --examples -1                          | 1 | examples is -1 & from 0 to 8
-eval --prompts 1 --max-tokens 60000         | 1 | 60000 new ones exceed
 eval --max-tokens 1.5                       | 2 | --max-tokens & neither a whole number nor `auto`
 eval --key node.key                         | 2 | --key & give its --state
 eval --state missing                        | 1 | {no-state} missing & sapo-node start

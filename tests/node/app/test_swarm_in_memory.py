@@ -149,7 +149,7 @@ async def test_a_swarm_of_newcomers_exchanges_within_a_few_rounds(fast, size, au
 async def test_strangers_exchange_at_once_and_become_healthy_over_epochs(fast, autojump_clock):
     hub = MemoryHub()
     peers = [Peer(number, fast, hub) for number in range(1, 4)]
-    await play(peers, 150)
+    await play(peers, 90)
     assert any(peers[0].external[:3])
     assert sum(peers[0].external[:20]) / 20 > 3
     assert {peers[0].state(peer.id) for peer in peers[1:]} == {PeerState.HEALTHY}

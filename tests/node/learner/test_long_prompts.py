@@ -7,8 +7,8 @@ from inference_server import InferenceServer
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import Generated, GenerateRequest, LearnerOptions, Sampled
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner.service import Service
 from sapo_node.learner.folder import POLICY_DIR
+from sapo_node.learner.service import Service
 
 torch.set_num_threads(1)
 

@@ -25,7 +25,6 @@ from sapo_node.groups.messages import (
 )
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner import grpo
-from sapo_node.learner.service import Service
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.client import Learner
 from sapo_node.learner.folder import POLICY_DIR
@@ -35,6 +34,7 @@ from sapo_node.learner.server import connection
 from sapo_node.learner.server.connection import ServerFailed
 from sapo_node.learner.server.engines import find_engine
 from sapo_node.learner.server.generation import TOLERANCE, server_of
+from sapo_node.learner.service import Service
 from sapo_protocol import LocalError, load_manifest
 
 torch.set_num_threads(1)

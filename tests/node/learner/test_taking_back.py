@@ -29,8 +29,8 @@ from sapo_node.groups.messages import (
 from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.learner.service import Service
 from sapo_node.learner.client import Learner
+from sapo_node.learner.service import Service
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
