@@ -184,6 +184,7 @@ class Rounds:
         watch = _Stopwatch(self._on_phase)
         with watch.phase("generate"):
             local = await self._contribution.generate(slot, self._external.split().local)
+        informative = sum(any(group.advantages) for group in local)  # those with held-out prompts, too
         if share:
             with watch.phase("share"):
                 await self._contribution.share(slot, local)
@@ -208,7 +209,7 @@ class Rounds:
         # Not before: a crash between the two must not leave a state that has raised its alarm, and no step taken back.
         self._external.save(training.step)
         rewards = [reward for group in local for reward in group.rewards]
-        reward, informative = sum(rewards) / len(rewards), sum(any(group.advantages) for group in local)
+        reward = sum(rewards) / len(rewards)
         health = self._trainer.health
         rate = informative / len(local)
         health.observe(training.step, reward=reward, informative=rate, groups=len(local), entropy=training.entropy)

@@ -106,11 +106,11 @@ async def test_a_reward_that_falls_without_others_is_no_alarm(start, database):
     assert rounds._external.strangers_share == STRANGERS_SHARE
 
 
-async def test_a_local_group_of_a_held_out_prompt_counts_as_reward_and_is_not_trained_on(start, database):
+async def test_a_local_group_of_a_held_out_prompt_counts_in_the_figures_and_is_not_trained_on(start, database):
     _, rounds = start(Answers(), held_out={"What?"})
     [report] = await play(rounds, [0])
     [group] = stored_batch(database, report.step).request.groups
-    assert (report.reward, report.informative) == (0.75, 0)
+    assert (report.reward, report.informative) == (0.75, 1)
     assert group.advantages == (0.0,) * 8
 
 
