@@ -38,6 +38,10 @@ from sapo_node.learner.model import ModelError, Policy, Unreadable
 from sapo_node.learner.tally import GroupTally, Tally
 
 MAX_GRAD_NORM = 1.0
+ADAM_EPS = 1e-15
+"""Far below the gradient of any weight. The loss is divided by the tokens of the largest round there may be. With 1e-8,
+torch's default, steps would be shorter where completions may be longer: 0.55 times for SmolLM2 at 2,048 tokens.
+"""
 LEAST_RATE = 0.05
 """Part of the full learning rate below which the decay does not go: a run of any length goes on learning."""
 AVERAGE_DECAY = 0.98
@@ -56,7 +60,7 @@ class Trainer:
         self.parameters = list(self.trained.values())
         self.average = {name: value.detach().clone() for name, value in self.trained.items()}
         """The averaged weights, in fp32."""
-        self.optimizer = torch.optim.Adam(self.parameters, lr=options.learning_rate, foreach=True)
+        self.optimizer = torch.optim.Adam(self.parameters, lr=options.learning_rate, eps=ADAM_EPS, foreach=True)
         self._learning_rate = options.learning_rate
         self._warmup = options.warmup
         self._decay_rounds = options.decay_rounds

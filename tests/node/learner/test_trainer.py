@@ -68,6 +68,16 @@ def test_a_step_moves_the_policy_from_what_was_wrong_to_what_was_right(trainer):
     assert logprob(trainer, good) - logprob(trainer, bad) > before
 
 
+def test_a_step_is_as_long_whatever_the_largest_round_may_be():
+    moved = []
+    for groups in (2, 2_000):
+        trainer = Trainer(load(OPTIONS), replace(OPTIONS, groups=groups))
+        before = weights(trainer)
+        trainer.train(TrainRequest(1, (external("so <answer>4</answer>", "no", rewards=(1, 0)),)))
+        moved.append(sum(float((new - old).abs().sum()) for old, new in zip(before, trainer.parameters, strict=True)))
+    assert moved[1] == pytest.approx(moved[0], rel=1e-3)
+
+
 def test_positive_training_makes_what_worked_elsewhere_likelier_here(trainer):
     good, bad = "so <answer>4</answer>", "so <answer>5</answer>"
     before = logprob(trainer, good)
