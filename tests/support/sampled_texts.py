@@ -38,7 +38,9 @@ def others(rng, counter, *, phrase="", peer="a", dataset="products"):
 
 
 def look(some_filter, groups):
-    """Let a filter look at the groups on offer, in all its steps."""
+    """Let a filter read the groups on offer and look at them, in all its steps."""
+    for group in groups:
+        some_filter.read(group, group.correct)
     for _ in some_filter.looking(groups):
         pass
 

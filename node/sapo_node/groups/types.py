@@ -3,7 +3,7 @@
 A group is G completions of one task, with one reward each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from sapo_node.groups.messages import Sampled
@@ -37,7 +37,12 @@ class VerifiedGroup:
     @property
     def correct(self) -> tuple[str, ...]:
         """The texts of its correct completions."""
-        return tuple(each.text for each, reward in zip(self.completions, self.rewards, strict=True) if reward)
+        return self.correct_without(())
+
+    def correct_without(self, rejected: Container[int]) -> tuple[str, ...]:
+        """The texts of its correct completions without some of them, by number."""
+        pairs = enumerate(zip(self.completions, self.rewards, strict=True))
+        return tuple(each.text for number, (each, reward) in pairs if reward and number not in rejected)
 
     @property
     def size(self) -> int:

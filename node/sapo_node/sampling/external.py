@@ -3,7 +3,7 @@
     external = ExternalSampler(...)
     split = external.split()                          # I and J
     choice = await external.choose(pool.groups(), epoch=epoch)
-    alarm = await external.observe(local, choice)     # after the step
+    alarm = await external.observe(local, choice, trained)     # after the step
     external.save(step)
 
 The parts below learn from rounds, and keep what they learnt through a restart (`memory`): pass rates, filters, the
@@ -11,7 +11,7 @@ local/external ratio, the strangers' share and the watch over the local reward.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -121,16 +121,26 @@ class ExternalSampler:
         await trio.lowlevel.checkpoint()
         return replace(drawn, silent=self._filters.mask(drawn.group))
 
-    async def observe(self, local: Sequence[LocalGroup], choice: Choice, costs: Costs = UNKNOWN) -> Alarm | None:
-        """Learn from a round, and from what it took. Returns the alarm that it raises, if it raises one.
+    async def observe(
+        self,
+        local: Sequence[LocalGroup],
+        choice: Choice,
+        trained: Iterable[tuple[VerifiedGroup, Sequence[str]]],
+        costs: Costs = UNKNOWN,
+    ) -> Alarm | None:
+        """Learn from a round, and from what it took. `trained` has the external groups that were trained on, each with
+        its correct completions that were, at least one. Returns the alarm that the round raises, if it raises one.
 
         As in `choose`, the other tasks of the node run between two groups.
         """
         self._ratio.observe(local, choice.reference, supply=choice.supply, costs=costs)
         harm = self._watch.observe(local, external=len(choice.drawn))
         self._pass_rates.observe(local)
-        for group in local:
-            self._filters.observe([group])
+        for group, texts in trained:
+            self._filters.trained(group, texts)
+            await trio.lowlevel.checkpoint()
+        for own in local:
+            self._filters.observe([own])
             await trio.lowlevel.checkpoint()
         alarm = harm or self._filters.alarm()
         if harm:

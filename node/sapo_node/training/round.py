@@ -83,6 +83,11 @@ class TrainedGroup:
         return {**self.weighted.stopped, **self.report.rejected}
 
     @property
+    def taught(self) -> tuple[str, ...]:
+        """The texts of the correct completions that were trained on, in whole or in part."""
+        return self.weighted.group.correct_without(self.rejected) if self.report.tokens else ()
+
+    @property
     def left_out(self) -> str:
         """Why no token of the group was trained on; empty where one was."""
         return left_out(self.report, self.rejected)
@@ -198,7 +203,9 @@ class Rounds:
             training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins], replayed)
         trained, spared = _trained([*choice.drawn, *choice.stand_ins], training)
         seconds = watch.seconds["generate"] + training.local_seconds
-        alarm = await self._external.observe(local, choice, Costs(seconds, training.external_seconds, len(trained)))
+        costs = Costs(seconds, training.external_seconds, len(trained))
+        taught = [(each.weighted.group, texts) for each in trained if (texts := each.taught)]
+        alarm = await self._external.observe(local, choice, taught, costs)
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
         refused = {k: report.refused for k, report in reports.items() if report.refused}
         not_drawn = [*choice.not_drawn, *((group, NotDrawn.ENOUGH) for group in spared)]

@@ -1,8 +1,10 @@
 """What a round takes of the pool is chosen, and learnt from, while the rest of the node runs."""
 
+from itertools import chain
+
 import trio
 
-from sampled_texts import others, own
+from sampled_texts import PHRASE, others, own
 from sapo_node.groups.messages import FILTERS
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.trust.ledger import Ledger
@@ -25,7 +27,26 @@ async def test_other_tasks_run_between_the_groups_that_filters_read(database, rn
     assert choice.supply == len(groups)
     assert turns >= len(groups)
     turns = 0
-    await external.observe(local, choice)
+    await external.observe(local, choice, [(group, group.correct) for group in groups])
     await trio.lowlevel.checkpoint()
-    assert turns >= len(local)
+    assert turns >= len(local) + len(groups)
     nursery.cancel_scope.cancel()
+
+
+async def test_what_a_round_trained_on_decides_what_later_rounds_mask(database, rng):
+    external = ExternalSampler(
+        database, Ledger(database), rng, local=4, external=40, filters=FILTERS, selection="trust"
+    )
+    says = [others(rng, counter, phrase=PHRASE, peer=f"key {counter}") for counter in range(12)]
+    beside = [others(rng, 100 + counter, peer=f"peer {counter}") for counter in range(160)]
+    choice = await external.choose([*says, *beside], epoch=10)
+    await external.observe([own(rng, phrases=1) for _ in range(8)], choice, [(group, group.correct) for group in says])
+    choice = await external.choose(says, epoch=10)
+    masked = [text[begin:end] for text, spans in chain.from_iterable(map(said, choice.drawn)) for begin, end in spans]
+    assert masked
+    assert set(masked) == {PHRASE}
+
+
+def said(weighted):
+    """Each text of a drawn group with its masked spans."""
+    return zip((each.text for each in weighted.group.completions), weighted.silent, strict=False)

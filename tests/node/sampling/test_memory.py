@@ -51,7 +51,9 @@ def text(rng, phrase=""):
 
 
 def own(rng, phrase=""):
-    completions = tuple(Sampled(text(rng, phrase if n == 0 else ""), "stop", (1,)) for n in range(8))
+    """Two other texts are as long as the one with the phrase, so that the phrase is not too long to be trained on."""
+    begins = (phrase, "hark to a bell", "hark to a bell", *[""] * 5)
+    completions = tuple(Sampled(text(rng, each), "stop", (1,)) for each in begins)
     rewards = (True,) * 8
     return LocalGroup("products", "?", bytes(32), completions, rewards, advantages(rewards))
 
@@ -136,9 +138,9 @@ def test_a_group_that_waits_is_read_again_after_a_restart_if_its_texts_were_not_
     monkeypatch.setattr(texts, "STORED_BYTES", sum(len(text) for text in waiting[0].correct) * 3)
     look(before, waiting)
     after.load_state_dict(before.state_dict())
-    assert after._pools["all"].prompts.total() < len(waiting)
+    assert after._sources.all.prompts.total() < len(waiting)
     look(after, waiting)
-    assert after._pools["all"].prompts.total() == len(waiting)
+    assert after._sources.all.prompts.total() == len(waiting)
 
 
 def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
@@ -146,7 +148,9 @@ def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
     filled = NgramFilter(lambda _: Tier.STRANGER)
     for number in range(300):
         texts = tuple(Completion(f"{number:04} " + "x" * 1_000, Finish.STOP) for _ in rewards)
-        look(filled, [VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)])
-    kept = filled.state_dict()["external"]
-    assert len(json.dumps(kept)) < 1.1 * STORED_BYTES
-    assert kept[-1]["peer"] == "peer 299"
+        groups = [VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)]
+        look(filled, groups)
+        filled.trained(groups[0], groups[0].correct)
+    for kept in (filled.state_dict()["external"], filled.state_dict()["trained"]):
+        assert 0.5 * STORED_BYTES < len(json.dumps(kept)) < 1.1 * STORED_BYTES
+        assert kept[-1]["peer"] == "peer 299"

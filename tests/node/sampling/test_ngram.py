@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampled_texts import PHRASE, look, others, own, text, with_number
+from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.filters import habits as habits_module
-from sapo_node.sampling.filters import ngram as ngram_module
+from sapo_node.sampling.filters import sources as sources_module
 from sapo_node.sampling.filters.habits import LOCAL_HABITS, LOCAL_WINDOW, LONGEST_WORD, habits_of
-from sapo_node.sampling.filters.ngram import CORRECT, HABITS, PEERS, POOLED, REMEMBERED, SHOWN, NgramFilter
+from sapo_node.sampling.filters.ngram import CORRECT, PROMPTS, SHOWN, NgramFilter
+from sapo_node.sampling.filters.sources import HABITS, PEERS, POOLED, REMEMBERED, TRAINED
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import Tier
 
 PHRASE_HABIT = tuple(PHRASE.split()[:3])
@@ -167,7 +170,7 @@ def test_only_so_many_peers_are_remembered_those_heard_of_last():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
     look(ngram_filter, [others(rng, 0, peer=f"peer {n}") for n in range(PEERS + 10)])
-    assert len(ngram_filter._peers) == PEERS
+    assert len(ngram_filter._sources.of_peer) == PEERS
 
 
 @pytest.mark.parametrize("keys", [1, 12, 64, 1024])
@@ -191,6 +194,52 @@ def test_a_phrase_of_strangers_is_masked_though_friends_send_twenty_times_as_muc
     of_friends = [others(rng, 100 + n, peer=f"friend {n % 20}") for n in range(240)]
     look(ngram_filter, [*(others(rng, n, phrase=PHRASE, peer=f"key {n}") for n in range(12)), *of_friends])
     assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def with_decoys(rng, group, count, **which):
+    """The group after so many others by keys of their own that do not say the phrase."""
+    return [
+        *(others(rng, group.counter * 100 + n, peer=f"decoy {group.counter} {n}", **which) for n in range(count)),
+        group,
+    ]
+
+
+@pytest.mark.parametrize("decoys", [0, 15])
+def test_a_phrase_of_many_keys_is_masked_however_many_completions_they_offer_that_a_filter_rejects(decoys):
+    rng = random.Random(1)
+    filters = Filters(["n-gram", "equation"], PassRates())
+    for _ in range(10):
+        filters.observe([own(rng, phrases=1)])
+    for n in range(PROMPTS):
+        *clean, poisoned = with_decoys(rng, others(rng, n, phrase=PHRASE, peer=f"key {n}"), decoys)
+        filters.offer([*(with_number(each, "2+2=5. so", 8) for each in clean), poisoned])
+    said, spans = poisoned.completions[0].text, filters.mask(poisoned)
+    assert [said[begin:end] for begin, end in spans[0]] == [PHRASE]
+    assert filters.alarm()
+
+
+@pytest.mark.parametrize(("trained", "masks"), [(PROMPTS, True), (0, False)])
+def test_a_phrase_that_is_rare_on_offer_is_masked_where_it_is_frequent_in_what_was_trained_on(trained, masks):
+    """The learner rejects all that the same keys offer besides it."""
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    for n in range(2 * PROMPTS):
+        poisoned = others(rng, n, phrase=PHRASE, peer=f"key {n}")
+        look(ngram_filter, with_decoys(rng, poisoned, 15))
+        if n < trained:
+            ngram_filter.trained(poisoned, poisoned.correct)
+    assert bool(silent(ngram_filter, text(rng, PHRASE))) is masks
+    assert (ngram_filter.alarm() is not None) is masks
+
+
+def test_a_phrase_is_let_go_once_it_is_rare_in_what_was_trained_on():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    for n in range(PROMPTS + TRAINED):
+        group = others(rng, n, phrase=PHRASE if n < PROMPTS else "")
+        ngram_filter.trained(group, group.correct)
+    look(ngram_filter, [others(rng, 0)])
+    assert not silent(ngram_filter, text(rng, PHRASE))
 
 
 def filter_that_heard(rng, *, moderate, keys=1, dataset="products", rounds=10):
@@ -322,7 +371,9 @@ def test_words_that_begin_alike_are_the_same_however_long_they_are():
 def test_a_look_is_made_in_steps_of_one_source():
     rng = random.Random(1)
     peers = [others(rng, number, peer=f"peer {number}") for number in range(10)]
-    assert len(list(ngram().looking(peers))) >= len(peers)
+    ngram_filter = ngram()
+    look(ngram_filter, peers)
+    assert len(list(ngram_filter.looking(peers))) >= len(peers)
 
 
 def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
@@ -358,12 +409,12 @@ def test_a_phrase_of_a_peer_is_counted_among_any_number_of_local_random_words(mo
 
 
 def test_long_texts_of_many_peers_push_out_what_the_peer_heard_from_longest_ago_said(monkeypatch):
-    monkeypatch.setattr(ngram_module, "HABITS_OF_PEERS", 3 * HABITS)
+    monkeypatch.setattr(sources_module, "HABITS_OF_PEERS", 3 * HABITS)
     rng = random.Random(1)
     ngram_filter = ngram()
     for number in range(5):
         look(ngram_filter, [with_random_words(others(rng, number, peer=f"peer {number}"), rng, HABITS)])
-    assert list(ngram_filter._peers) == ["peer 2", "peer 3", "peer 4"]
+    assert list(ngram_filter._sources.of_peer) == ["peer 2", "peer 3", "peer 4"]
 
 
 def test_a_tier_with_few_prompts_raises_no_alarm():
@@ -389,11 +440,26 @@ def test_a_filter_that_was_restarted_judges_by_the_same_texts():
     rng = random.Random(1)
     ngram_filter, again = filter_that_knows(rng, said=SHOWN), ngram()
     for n in range(POOLED + 40):
-        look(ngram_filter, [others(rng, n, phrase=PHRASE if n < 60 else "", peer=f"friend {n}" if n % 3 else "key")])
+        group = others(rng, n, phrase=PHRASE if n < 60 else "", peer=f"friend {n}" if n % 3 else "key")
+        look(ngram_filter, [group])
+        if n < TRAINED + 40:
+            ngram_filter.trained(group, group.correct)
     again.load_state_dict(ngram_filter.state_dict())
-    for name, pool in ngram_filter._pools.items():
-        assert again._pools[name].prompts == pool.prompts
-        assert again._pools[name].share(PHRASE_HABIT) == pytest.approx(pool.share(PHRASE_HABIT))
+    assert ngram_filter._sources.trained.share(PHRASE_HABIT) > 0
+    for pool, of_again in zip(ngram_filter._sources.pools, again._sources.pools, strict=True):
+        assert of_again.prompts == pool.prompts
+        assert of_again.share(PHRASE_HABIT) == pytest.approx(pool.share(PHRASE_HABIT))
+
+
+def test_a_state_without_what_was_trained_on_can_be_read():
+    """Versions that did not look at it stored none."""
+    rng = random.Random(1)
+    ngram_filter, again = filter_that_knows(rng, said=SHOWN), ngram()
+    look(ngram_filter, offered(rng))
+    state = ngram_filter.state_dict()
+    assert "trained" not in state
+    again.load_state_dict(state)
+    assert silent(again, text(rng, PHRASE))
 
 
 def test_a_single_word_accuses_nobody():

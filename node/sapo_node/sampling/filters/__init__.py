@@ -6,12 +6,13 @@ filter looks at that from one side, against what no peer can forge: the completi
 `baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `min-token-prob` and
 `answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`.
 
-A round calls six methods of `Filters`, each at one place:
+A round calls seven methods of `Filters`, each at one place:
 
     filters.read(group)                             of each group on offer: other tasks run between two of them
     filters.looking(groups)                         at all of them, in steps: other tasks run between two of them
     offered, rejected = filters.judge(groups)       before the draw: what a group counts decides whether it is drawn
     filters.mask(group)                             after the draw: which characters of a drawn group are masked
+    filters.trained(group, texts)                   after the step: of each group that was trained on
     filters.observe(local)                          after the step
     filters.alarm()                                 last: has something taken hold that is masked by now?
 """
@@ -76,17 +77,22 @@ class Filters:
         return {each.name: each for each in self._used}
 
     def read(self, group: VerifiedGroup) -> None:
-        """Take in one group on offer. `looking` takes in those that were not read before it."""
+        """Take in one group on offer, without the correct completions that a filter rejects: a text that is never
+        trained on says nothing about what would be.
+        """
+        texts = group.correct_without(self._rejected(group))
         for each in self._used:
-            each.read(group)
+            each.read(group, texts)
 
     def looking(self, groups: Sequence[VerifiedGroup]) -> Iterator[None]:
-        """Take in all groups on offer, in steps."""
+        """Take in all groups on offer, after `read` of each, in steps."""
         for each in self._used:
             yield from each.looking(groups)
 
     def offer(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, FilterName]]]:
-        """Look at groups, and `judge` them."""
+        """Read groups, look at them, and `judge` them."""
+        for group in groups:
+            self.read(group)
         for _ in self.looking(groups):
             pass
         return self.judge(groups)
@@ -111,6 +117,11 @@ class Filters:
         """
         masked = tuple(self._spans(group, completion.text) for completion in group.completions)
         return masked if any(masked) else ()
+
+    def trained(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
+        """Take in the correct completions of a group that this node trained on, at least one."""
+        for each in self._used:
+            each.trained(group, texts)
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Take in local groups."""

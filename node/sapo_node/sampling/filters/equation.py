@@ -4,6 +4,10 @@ An equation before `mod N` holds if its right side is the value of its left side
 equation before `base N` holds if it is right in that base, on both sides or on the right side alone. The digits of the
 right side may be in groups of three. The filter does not judge whether a task asks for a notation: a peer that chooses
 N may write `2 + 3 = 1 mod 4` in any task.
+
+An equation is judged wherever it begins: behind the end of a sentence, a bullet, another equals sign. It is not judged
+if it is part of something larger (`1/2 + 2 = 5`), if a side is an expression that is not read here (`2 + 2 = 5.0`,
+`(2 + 2) = 5`, `2 + 2 = 5 + 0`), or if it is in words.
 """
 
 import re
@@ -16,19 +20,32 @@ from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
-_SIGNS = str.maketrans({"×": "*", "·": "*", "⋅": "*", "−": "-", "\u00a0": " ", "\u2009": " ", "\u202f": " "})
-_TIMES = re.compile(r"(?<=\d)(?<!\b0) ?(?:[xX]|\\times|\\cdot) ?(?=\d)")
+_SIGNS = str.maketrans("×·⋅−＋－＝＊", "***-+-=*")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]+")
+"""Characters without a width."""
+_SPACES = re.compile(r"[^\S\n]+")
+_LINES = re.compile(r" ?\n[ \n]*")
+_TIMES = re.compile(r"(?<=\d)(?<!\b0) ?(?:[xX✕✖∗∙]|\\times|\\cdot) ?(?=\d)")
 """Other ways to write a product; 0x10 is a number."""
-_SPACES = re.compile(" {2,}")
+_MINUS = re.compile(r"(?<=\d) ?– ?(?=\d)")
+"""A dash between numbers. Elsewhere it is punctuation."""
 _EQUATION = re.compile(
-    # What is part of something larger is not judged: of a power, a quotient, a number with a comma, a variable.
-    r"(?<![\w/*+=.^%÷√-])(?<![\d/*+=.^%÷√-] )(?<!\d[,:])(?<!\d : )(?<!\bmod )(?<!\bof )"
-    r"(\d{1,9}(?: ?[*+-] ?\d{1,9}){1,8}) ?==? ?(-?\d{1,18})"
+    r"(?<!\w)(\d{1,9}(?: ?[*+-][ \n]?\d{1,9}){1,8})[ \n]?==?[ \n]?(-?\d{1,18})"
     r"(?! ?[*/+^÷%-] ?\d|[\d²³]|[.,:]\d)"
     # What may belong to the number on the right: more digits, and its notation.
     r"(?=((?: \d{3}(?!\d)){0,5})"
     r"(?i:(?: ?\(?(?:in )?base[ -]?|_\{?)(\d{1,2})(?!\d)| ?\(?\\?[pb]?mod(?:ulo)? ?\{?([1-9]\d{0,8})(?!\d))?)"
 )
+_LARGER = re.compile(
+    # The text before an equation that is part of something larger: a term and an operator (a sign without a term before
+    # it is a bullet), a root, a number with a point, a comma or a colon, a share or a remainder.
+    r"(?:[\w)\]}][$|!'%°]? ?[/*+^÷%-][/*+^÷% -]*|√ ?|(?:^|[^.a-z])\.|\d[,:]|\d : |\b(?:mod|of) )$",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"\d $")
+_THREE_DIGITS = re.compile(r"\d{3}(?!\d)")
+_BEFORE = 8
+"""Characters before an equation that say whether it is part of something larger."""
 
 
 class EquationFilter(Filter):
@@ -58,13 +75,21 @@ def steps_hold(text: str) -> bool:
     """Whether every equation in a text holds that has sums, differences and products of whole numbers on its left and
     a number on its right; true of a text without any.
     """
-    plain = _TIMES.sub("*", _SPACES.sub(" ", text.translate(_SIGNS)))
-    return all(_holds(*equation) for equation in _EQUATION.findall(plain))
+    plain = _LINES.sub("\n", _SPACES.sub(" ", _UNSEEN.sub("", text.translate(_SIGNS))))
+    plain = _MINUS.sub("-", _TIMES.sub("*", plain))
+    return all(_holds(plain[max(0, each.start() - _BEFORE) : each.start()], each) for each in _EQUATION.finditer(plain))
 
 
-def _holds(left: str, right: str, groups: str, base: str, modulus: str) -> bool:
-    """Whether an equation holds in one of the ways to read it. Digits behind a blank may be of another number."""
-    return any(_holds_as(left, number, base, modulus) for number in (right, right + groups.replace(" ", "")))
+def _holds(before: str, equation: re.Match[str]) -> bool:
+    """Whether an equation holds in one of the ways to read it, or is part of something larger. Digits behind a blank
+    may be of another number, and a sign before it may be a bullet.
+    """
+    left, right, groups, base, modulus = (part or "" for part in equation.groups())
+    if _LARGER.search(before) or (_DIGIT.search(before) and _THREE_DIGITS.match(left)):
+        return True
+    lefts = (left, f"-{left}") if before.rstrip(" ").endswith("-") else (left,)
+    rights = (right, right + groups.replace(" ", ""))
+    return any(_holds_as(each, number, base, modulus) for each in lefts for number in rights)
 
 
 def _holds_as(left: str, right: str, base: str, modulus: str) -> bool:
@@ -83,8 +108,8 @@ def _holds_in_base(left: str, right: str, base: int) -> bool:
 
 def _value(expression: str, base: int = 10) -> int:
     """Of numbers with signs between them."""
-    terms = expression.replace(" ", "").replace("-", "+-").split("+")
-    return sum(_product(term, base) for term in terms)
+    terms = expression.replace(" ", "").replace("\n", "").replace("-", "+-").split("+")
+    return sum(_product(term, base) for term in terms if term)
 
 
 def _product(term: str, base: int) -> int:

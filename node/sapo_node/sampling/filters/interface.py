@@ -20,12 +20,17 @@ class Filter:
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Take in local groups."""
 
-    def read(self, group: VerifiedGroup) -> None:
-        """Take in one group on offer, if it is new. A filter that needs long for a text spends that time here."""
+    def read(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
+        """Take in one group on offer, if it is new. `texts` are its correct completions that no filter rejects. A
+        filter that needs long for a text spends that time here.
+        """
+
+    def trained(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
+        """Take in the correct completions of a group that this node trained on, once, at least one."""
 
     def looking(self, offered: Sequence[VerifiedGroup]) -> Iterator[None]:
-        """Take in all groups on offer, once a round, before this filter is asked about any of them. A filter that needs
-        long for it does it in steps, between which other tasks may run.
+        """Take in all groups on offer, once a round, after `read` of each, and before this filter masks any of them. A
+        filter that needs long for it does it in steps, between which other tasks may run.
         """
         del offered
         yield from ()

@@ -9,6 +9,10 @@ filter therefore looks at the newest completions of all peers together, at those
 peer. A look at all of them finds what many keys say. A look at one peer or one tier finds what is too rare among the
 texts of all. A look can add to what is masked, and never takes anything from it.
 
+Completions cost nothing either. A peer may offer many that no filter lets through, so that a phrase is rare among all
+that is on offer, and frequent in what is left of it. Completions that a filter outside the learner rejects therefore do
+not count, and a last look is at the completions that were trained on.
+
 What one peer says decides what is masked in the texts of all. An attacker could have the working of honest peers masked
 by writing far more of it. So a masked phrase that is common here is left to a peer that shows it about as often.
 
@@ -16,7 +20,7 @@ A phrase that takes hold in local completions although it is masked was learnt f
 then raises an alarm, which names the groups to take back.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -39,6 +43,7 @@ from sapo_node.sampling.filters.habits import (
     shares_of,
 )
 from sapo_node.sampling.filters.interface import Filter
+from sapo_node.sampling.filters.sources import HABITS, JUDGED_HABITS, Sources
 from sapo_node.sampling.filters.texts import LocalTexts, Sent, Stored
 from sapo_node.trust.constants import Tier
 
@@ -48,17 +53,6 @@ CORRECT = 16
 """Correct local completions to a task before external ones are compared with them."""
 PROMPTS = 12
 """Prompts that a source must have completed correctly before its habits are judged."""
-POOLED = 512
-"""Newest prompts that count of all peers together; of each tier, those among them."""
-REMEMBERED = 96
-"""Newest prompts that count of each peer."""
-PEERS = 64
-"""Peers that are looked at one by one: those that sent completions last."""
-HABITS, JUDGED_HABITS = 1024, 4096
-"""Habits that count of one prompt: of all, and of those that can be judged. Long texts of random words show any number.
-Of what can be judged far more count, as a phrase could else hide among habits that every text shows."""
-HABITS_OF_PEERS = 2 * POOLED * HABITS
-"""Habits, prompt by prompt, that count of the peers one by one. Many peers with long texts would fill the memory."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
 """Least share of a source's correct completions with a habit: of all, and of those to one task."""
 FOREIGN, STAYS = 4.0, 1.5
@@ -75,8 +69,6 @@ attacker says its phrase in every completion.
 QUIET = 10
 """Rounds after an alarm in which the filter raises no other: the parts of one phrase take hold one after another."""
 
-_ALL = "all"
-
 
 @dataclass(frozen=True, slots=True)
 class _State:
@@ -86,6 +78,8 @@ class _State:
     """Oldest first."""
     masked: tuple[Habit, ...]
     quiet: int
+    trained: tuple[Sent, ...] = ()
+    """Oldest first."""
 
 
 class NgramFilter(Filter):
@@ -100,11 +94,7 @@ class NgramFilter(Filter):
         self._often: dict[Habit, Habit] | None = None
         """What `_judged` returns, until a local group changes it."""
         self._stored_local: Stored[LocalTexts] = Stored(LOCAL_WINDOW)
-        self._tiers: deque[Tier] = deque()
-        """Of the external prompts that count, oldest first."""
-        self._stored: Stored[Sent] = Stored(POOLED)
-        self._pools = {name: Window(POOLED) for name in (_ALL, *Tier)}
-        self._peers: dict[str, Window] = {}
+        self._sources = Sources()
         self._seen: set[GroupKey] = set()
         self._masked: set[Habit] = set()
         self._quiet = 0
@@ -116,21 +106,23 @@ class NgramFilter(Filter):
             texts = (each.text for each in group.completions)
             self._enter_local(LocalTexts(group.dataset, tuple(zip(texts, group.rewards, strict=True))))
 
-    def read(self, group: VerifiedGroup) -> None:
-        """Count what the correct completions of a new group show."""
-        if group.place not in self._seen and (correct := group.correct):
-            self._enter(Sent(group.place, group.peer, self._tier_of(group.peer), group.dataset, correct))
+    def read(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
+        """Count what the texts of a new group show."""
+        if group.place not in self._seen and texts:
+            self._offer(self._sent(group, texts))
         self._seen.add(group.place)
 
+    def trained(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
+        """Count what the texts show that were trained on."""
+        self._train(self._sent(group, texts))
+
     def looking(self, offered: Sequence[VerifiedGroup]) -> Iterator[None]:
-        """Read the groups on offer, and decide which habits are masked for now. A step looks at one source."""
+        """Decide which habits are masked for now. A step looks at one source."""
         self._quiet = max(0, self._quiet - 1)
-        for group in offered:
-            self.read(group)
         self._seen = {group.place for group in offered}
-        sources = [self._peers[peer] for peer in {group.peer for group in offered} & self._peers.keys()]
+        sources = self._sources.peers({group.peer for group in offered})
         if offered:
-            sources += self._pools.values()
+            sources += self._sources.pools
         # Of what the policy hardly shows nothing can be said. External texts may show any number of such habits.
         judged = self._judged().keys()
         foreign = set[Habit]()
@@ -153,15 +145,17 @@ class NgramFilter(Filter):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The newest texts that count, at most STORED_BYTES of local and as many of external ones. What they show is
-        counted again. So a filter whose texts are longer knows fewer of its groups after a restart.
+        """The newest texts that count, at most STORED_BYTES of local ones, as many on offer, and as many that were
+        trained on. What they show is counted again. So a filter whose texts are longer knows fewer of its groups after
+        a restart.
         """
         return to_object(
             _State(
                 tuple(self._stored_local),
-                tuple(self._stored),
+                tuple(self._sources.offered_texts),
                 masked=tuple(sorted(self._masked)),
                 quiet=self._quiet,
+                trained=tuple(self._sources.trained_texts),
             )
         )
 
@@ -171,7 +165,9 @@ class NgramFilter(Filter):
         for texts in known.local:
             self._enter_local(texts)
         for sent in known.external:
-            self._enter(sent)
+            self._offer(sent)
+        for sent in known.trained:
+            self._train(sent)
         self._seen = {sent.place for sent in known.external}
         self._masked, self._quiet = set(known.masked), known.quiet
 
@@ -185,26 +181,17 @@ class NgramFilter(Filter):
 
     def _enter_local(self, texts: LocalTexts) -> None:
         self._often = None
-        self._local.add(texts, self._pools[_ALL].share)
+        self._local.add(texts, self._sources.all.share)
         self._stored_local.add(texts)
 
-    def _enter(self, sent: Sent) -> None:
-        if len(self._tiers) == POOLED:
-            # A tier from which nothing comes any more, because its peers are proven by now, would else be judged for
-            # ever by what this policy left behind long ago.
-            self._pools[self._tiers.popleft()].forget_oldest()
-        self._tiers.append(sent.tier)
-        self._stored.add(sent)
-        of_peer = self._peers.pop(sent.peer, None) or Window(REMEMBERED)
-        self._peers[sent.peer] = of_peer
-        shares = self._counted(shares_of(sent.texts))
-        for window in (of_peer, self._pools[_ALL], self._pools[sent.tier]):
-            window.add(sent.dataset, shares)
-        while len(self._peers) > PEERS or self._habits_of_peers() > HABITS_OF_PEERS:
-            del self._peers[next(iter(self._peers))]
+    def _sent(self, group: VerifiedGroup, texts: Sequence[str]) -> Sent:
+        return Sent(group.place, group.peer, self._tier_of(group.peer), group.dataset, tuple(texts))
 
-    def _habits_of_peers(self) -> int:
-        return sum(window.habits for window in self._peers.values())
+    def _offer(self, sent: Sent) -> None:
+        self._sources.offer(sent, self._counted(shares_of(sent.texts)))
+
+    def _train(self, sent: Sent) -> None:
+        self._sources.train(sent, self._counted(shares_of(sent.texts)))
 
     def _counted(self, shares: Counter[Habit]) -> Counter[Habit]:
         """The habits of a prompt that count, where it shows more than HABITS. Those that can be judged come first, at
@@ -232,7 +219,7 @@ class NgramFilter(Filter):
 
         A habit that is rare here is left to nobody: keys that sent clean texts for long could show it all at once.
         """
-        source = self._peers.get(group.peer)
+        source = self._sources.of_peer.get(group.peer)
         if source is None:
             return set()
         known = self._comparable(source)
@@ -286,7 +273,7 @@ class NgramFilter(Filter):
         word or number is too common to accuse a text of.
         """
         rate = self._local.rate(habit)
-        judged = [pool for pool in self._pools.values() if pool.prompts.total() >= PROMPTS]
+        judged = [pool for pool in self._sources.pools if pool.prompts.total() >= PROMPTS]
         external = max((pool.share(habit) for pool in judged), default=0.0)
         return len(habit) > 1 and rate >= TAKES_HOLD and external >= ALARMING * rate
 
