@@ -7,7 +7,7 @@
     external.save(step)
 
 The parts below learn from rounds, and keep what they learnt through a restart (`memory`): pass rates, filters, the
-local/external ratio, the strangers' share and the watch over the local reward.
+local/external ratio, the weight of local groups, the strangers' share and the watch over the local reward.
 """
 
 import random
@@ -22,6 +22,7 @@ from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm, RewardWatch
 from sapo_node.sampling.exposure import Exposure
 from sapo_node.sampling.filters import Filters
+from sapo_node.sampling.local_weight import LocalWeight
 from sapo_node.sampling.memory import Memory, Part
 from sapo_node.sampling.mix import UNKNOWN, Costs, Split, ratio_of
 from sapo_node.sampling.pass_rates import PassRates
@@ -72,10 +73,14 @@ class ExternalSampler:
         self._ratio = ratio_of(local, external, self._pass_rates)
         self._exposure = Exposure(defences=defences)
         self._watch = RewardWatch(self._pass_rates)
-        self._sampler = Sampler(ledger, rng, self._pass_rates, selection, defences=defences)
+        self._local_weight = LocalWeight(self._pass_rates, by_pass_rate="baseline" in filters)
+        self._sampler = Sampler(
+            ledger, rng, self._pass_rates, selection, local_weight=self._local_weight, defences=defences
+        )
         parts: dict[str, Part] = {
             "pass rates": self._pass_rates,
             "ratio": self._ratio,
+            "local weight": self._local_weight,
             "exposure": self._exposure,
             "reward watch": self._watch,
         }
@@ -136,6 +141,7 @@ class ExternalSampler:
         self._ratio.observe(local, choice.reference, supply=choice.supply, costs=costs)
         harm = self._watch.observe(local, external=len(choice.drawn))
         self._pass_rates.observe(local)
+        self._local_weight.observe(local)
         for group, texts in trained:
             self._filters.trained(group, texts)
             await trio.lowlevel.checkpoint()

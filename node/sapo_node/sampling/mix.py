@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates, RunningMean
-from sapo_node.sampling.weights import own_advantages
+from sapo_node.sampling.weights import worth
 
 AUTO: Literal["auto"] = "auto"
 
@@ -215,9 +215,7 @@ class Auto:
         self._local_seconds, self._external_seconds = known.local_seconds, known.external_seconds
 
     def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
-        """Only correct completions count: the loss does not count external completions with negative advantage."""
-        weighed = [own_advantages(each.rewards, self._pass_rates.pass_rate(each.dataset)) for each in groups]
-        return sum(advantage for group in weighed for advantage in group if advantage > 0)
+        return sum(worth(each, self._pass_rates) for each in groups)
 
     def _target(self) -> float:
         own, others = (mean.value or 0.0 for mean in (self._own, self._others))

@@ -5,8 +5,13 @@ by trust and age; `selection` has the other rules. Two bounds hold for every dra
 nothing. They count loss weight = sum of |advantage| x completion bytes, because a peer that knows the answers can make
 every group informative:
 
-- one group: at most LOSS_WEIGHT_LIMIT times the median of the groups on offer, else its weight is scaled down;
-- all strangers together: their share of J (`exposure`), though never less than one group.
+- one group: at most LOSS_WEIGHT_LIMIT units, else its weight is scaled down;
+- all strangers together: their share of J units (`exposure`), though never less than one group.
+
+A unit is the median of the groups on offer of friends and proven peers, or of all where these offer none, but at least
+the weight of a local group (`local_weight`) and at most LOCAL_RANGE times that. A peer is proven after sixteen groups.
+Without these bounds one proven peer could choose the unit: with one light group it would make those of all strangers
+look too heavy.
 
 All drawn groups and their stand-ins have at most DRAWN_BYTES of text.
 
@@ -18,21 +23,22 @@ the learner trains on it if nothing of the drawn group is left. Else the stand-i
 """
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf, log
 from operator import itemgetter
-from statistics import median
+from statistics import fmean, median
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import FilterName
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.filters.habits import Span
+from sapo_node.sampling.local_weight import LocalWeight
 from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.weights import Selection, own_advantages, preference
+from sapo_node.sampling.weights import Selection, loss_weight, own_advantages, preference, worth
 from sapo_node.trust import constants
 from sapo_node.trust.constants import PeerState, Tier
 from sapo_node.trust.defences import DEFENDED, Defences
@@ -92,7 +98,7 @@ class _Candidate:
     offered: Offered
     advantages: tuple[float, ...]
     units: float
-    """Its loss weight, relative to the median of the groups on offer."""
+    """Its loss weight, as a multiple of the unit."""
     is_stranger: bool
 
     @property
@@ -131,8 +137,11 @@ class Sampler:
         pass_rates: PassRates,
         selection: Selection,
         *,
+        local_weight: LocalWeight | None = None,
         defences: Defences = DEFENDED,
     ) -> None:
+        """Without `local_weight` the groups on offer alone make the unit."""
+        self._local_weight = local_weight
         self._ledger = ledger
         self._pass_rates = pass_rates
         self._selection = selection
@@ -193,7 +202,7 @@ class Sampler:
         counted = {each.group.place: (each, each.advantages(self._advantages(each.group))) for each in fresh}
         groups = [each.group for each in fresh]
         weights = {group.place: loss_weight(counted[group.place][1], group.lengths) for group in groups}
-        unit = median(weights[group.place] for group in self.reference_set(groups))
+        unit = self._unit(groups, weights)
         return [
             _Candidate(
                 *counted[group.place],
@@ -203,13 +212,27 @@ class Sampler:
             for group in self._order(groups, epoch)
         ]
 
-    def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
-        """The groups by which all are measured: those of friends and proven peers, if there are any. Strangers could
-        shift the median: many light groups would make all others look too heavy, and many long ones would look light.
+    def _unit(self, groups: Sequence[VerifiedGroup], weights: Mapping[GroupKey, float]) -> float:
+        """The weight by which all groups are measured, given the weight of each. Strangers have no part in it where
+        others offer groups: many light groups would make all others look too heavy, and many long ones too light.
         """
         if not self._defences.healthy_reference:
+            return median(weights.values())
+        known = [group for group in groups if self._ledger.tier(group.peer) is not Tier.STRANGER]
+        unit = median(weights[group.place] for group in known or groups)
+        local = self._local_weight.value if self._local_weight else None
+        return unit if local is None else min(max(unit, local), constants.LOCAL_RANGE * local)
+
+    def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
+        """The groups that say what an external group is worth (`mix`): those of the tier whose groups are worth most.
+        Else a few peers with one correct completion in each group could make the node take fewer groups of all.
+        """
+        tiers: defaultdict[Tier, list[VerifiedGroup]] = defaultdict(list)
+        for group in groups:
+            tiers[self._ledger.tier(group.peer)].append(group)
+        if not tiers or not self._defences.healthy_reference:
             return groups
-        return [group for group in groups if self._ledger.tier(group.peer) is not Tier.STRANGER] or groups
+        return max(tiers.values(), key=lambda each: fmean(worth(group, self._pass_rates) for group in each))
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
         """A random order without replacement, by weight (Efraimidis and Spirakis 2006).
@@ -236,10 +259,3 @@ class Sampler:
         if self._selection == "informative":
             return own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
         return advantages(group.rewards)
-
-
-def loss_weight(weighed: Sequence[float], lengths: Sequence[int]) -> float:
-    """Loss weight of a group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each end; never
-    0.
-    """
-    return max(1.0, sum(abs(advantage) * (1 + length) for advantage, length in zip(weighed, lengths, strict=True)))

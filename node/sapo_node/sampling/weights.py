@@ -11,7 +11,7 @@ from math import sqrt
 from typing import Literal
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates
 
 Selection = Literal["trust", "informative", "uniform"]
@@ -37,6 +37,21 @@ def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, 
         return advantages(rewards)
     right, wrong = _worth(rate), -rate / _deviation(rate)
     return tuple(right if reward else wrong for reward in rewards)
+
+
+def worth(group: LocalGroup | VerifiedGroup, pass_rates: PassRates) -> float:
+    """What a group is worth to this policy: the sum of its positive own advantages. Only correct completions count: the
+    loss does not count external completions with negative advantage.
+    """
+    weighed = own_advantages(group.rewards, pass_rates.pass_rate(group.dataset))
+    return sum(advantage for advantage in weighed if advantage > 0)
+
+
+def loss_weight(weighed: Sequence[float], lengths: Sequence[int]) -> float:
+    """Loss weight of a group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each end; never
+    0.
+    """
+    return max(1.0, sum(abs(advantage) * (1 + length) for advantage, length in zip(weighed, lengths, strict=True)))
 
 
 def _worth(rate: float) -> float:

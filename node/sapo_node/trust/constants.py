@@ -100,7 +100,9 @@ HARM_ROUNDS = 20
 AGE_WEIGHT, MAX_AGE = 0.7, 4
 """Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
 LOSS_WEIGHT_LIMIT = 2.0
-"""How far the loss weight of one group may exceed the median of the groups on offer."""
+"""Loss weight of one group, at most, in units (`sampler`)."""
+LOCAL_RANGE = 4.0
+"""A unit, at most, as a multiple of the weight of a local group. The groups of able peers may be longer."""
 DRAWN_BYTES = 6 * 2**20
 """UTF-8 bytes of all groups that one round draws, with their stand-ins. The batch is stored and sent as JSON of at most
 64 MiB. It takes up to six bytes for one of these, and at most MASKED places of each completion beside them."""

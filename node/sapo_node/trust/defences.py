@@ -96,7 +96,7 @@ class Defences:
 
     # sampling/
     healthy_reference: bool = True
-    """Whether groups are measured by those of healthy peers alone, while there are any."""
+    """Whether groups are measured by local ones and those of healthy peers, and not by all on offer."""
     max_age: int = constants.MAX_AGE
     strangers_share: float = constants.STRANGERS_SHARE
     """The strangers' share in the first round."""

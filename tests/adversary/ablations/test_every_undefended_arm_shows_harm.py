@@ -45,7 +45,8 @@ from sapo_node.net.tcp import TrackedTcp
 from sapo_node.sampling.exposure import Exposure
 from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.sampler import Sampler, loss_weight
+from sapo_node.sampling.sampler import Sampler
+from sapo_node.sampling.weights import loss_weight
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier

@@ -14,8 +14,8 @@ from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.buffer import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER, Pool
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.sampler import NotDrawn, Sampler, loss_weight
-from sapo_node.sampling.weights import own_advantages
+from sapo_node.sampling.sampler import NotDrawn, Sampler
+from sapo_node.sampling.weights import loss_weight, own_advantages
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
@@ -237,12 +237,6 @@ def test_strangers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_h
     light = [group(PEERS[1], counter, length=1, right=1) for counter in range(40)]
     drawn = draw(sampler_of(ledger_of(PEERS[0]), 1), offer(heavy + light), 4, strangers=0.25)
     assert [each.weight for each in drawn if each.group.peer == PEERS[0]] == [1.0] * 3
-
-
-def test_the_worth_of_others_is_measured_by_the_healthy_while_there_are_any():
-    untrusted = [group(peer) for peer in PEERS[1:9]]
-    assert sampler_of(ledger_of(PEERS[0]), 0).reference_set([*untrusted, group()]) == [group()]
-    assert sampler_of(ledger_of(PEERS[0]), 0).reference_set(untrusted) == untrusted
 
 
 def test_strangers_with_hardly_any_mass_take_no_more_places_than_others():

@@ -1,0 +1,138 @@
+"""What an external group counts is measured by local groups: no peer chooses the measure for the groups of others."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.external import ExternalSampler
+from sapo_node.sampling.filters import Offered
+from sapo_node.sampling.local_weight import LocalWeight
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import loss_weight, own_advantages
+from sapo_node.trust.constants import LOCAL_RANGE, LOSS_WEIGHT_LIMIT, Fact, Tier
+from sapo_node.trust.ledger import Ledger
+from sapo_protocol import Completion, Finish
+
+LENGTH = 80
+
+
+def own(*, right=3, length=LENGTH):
+    rewards = tuple(number < right for number in range(8))
+    completions = tuple(Sampled("x" * length, "stop", (1,)) for _ in rewards)
+    return LocalGroup("products", "?", bytes(32), completions, rewards, advantages(rewards))
+
+
+def others(peer, counter, *, right=4, length=LENGTH):
+    rewards = tuple(number < right for number in range(8))
+    completions = tuple(Completion("y" * length, Finish.STOP) for _ in rewards)
+    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
+
+
+def light(peer, counter):
+    """A group of one short correct completion and seven empty ones."""
+    rewards = (True,) + (False,) * 7
+    completions = tuple(Completion("<answer>7</answer>" * reward, Finish.STOP) for reward in rewards)
+    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
+
+
+@pytest.fixture
+def ledger(database):
+    """A ledger in which one peer is proven."""
+    ledger = Ledger(database)
+    for epoch in (10, 11):
+        ledger.at(epoch)
+        for _ in range(8):
+            ledger.report("proven", Fact.VERIFIED_GROUP)
+    ledger.at(12)
+    assert ledger.tier("proven") is Tier.PROVEN
+    return ledger
+
+
+@pytest.fixture
+def start(database, ledger):
+    """Start what draws the external groups, each time on the same state."""
+
+    def start(filters=("baseline",)):
+        rng = random.Random(1)
+        return ExternalSampler(database, ledger, rng, local=4, external=16, filters=filters, selection="trust")
+
+    return start
+
+
+async def play(external, *local):
+    """Rounds with these local groups, until strangers may fill every place."""
+    for _ in range(4):
+        choice = await external.choose([others("early", 0)], epoch=12)
+        await external.observe(local, choice)
+
+
+async def weights(external, offered):
+    """The weights of all groups that were drawn of each peer, summed."""
+    found = Counter()
+    for each in (await external.choose(offered, epoch=12)).drawn:
+        found[each.group.peer] += each.weight
+    return found
+
+
+@pytest.mark.parametrize("filters", [(), ("baseline",)])
+@pytest.mark.parametrize(("right", "least"), [(1, 5), (3, 15), (7, 8)])
+async def test_light_groups_of_one_proven_peer_leave_strangers_their_weight(start, filters, right, least):
+    """Groups in which four of eight are correct, with so many correct of eight in local ones."""
+    external = start(filters)
+    await play(external, *[own(right=right)] * 4)
+    counted = await weights(external, [light("proven", 0), *(others("stranger", number) for number in range(30))])
+    assert counted["stranger"] >= least
+
+
+async def test_long_groups_of_one_proven_peer_do_not_let_strangers_outweigh_a_round(start):
+    external = start(())
+    await play(external, *[own()] * 4)
+    long = 100 * LENGTH
+    offered = [others("proven", 0, length=long), *(others("long", number, length=long) for number in range(16))]
+    one = loss_weight(advantages(offered[0].rewards), offered[0].lengths)
+    local = loss_weight(advantages(own().rewards), (LENGTH,) * 8)
+    drawn = (await weights(external, offered))["long"] * one / local
+    assert drawn <= LOSS_WEIGHT_LIMIT * LOCAL_RANGE * 16
+
+
+async def test_groups_of_able_peers_count_in_full_though_they_are_twice_as_long(start):
+    external = start()
+    await play(external, *[own(right=1)] * 4)
+    assert await weights(external, [others("able", number, length=2 * LENGTH) for number in range(16)]) == {"able": 16}
+
+
+async def test_what_local_groups_weigh_is_known_after_a_restart(start):
+    before = start()
+    await play(before, own())
+    before.save(4)
+    counted = await weights(start(), [light("proven", 0), *(others("stranger", number) for number in range(30))])
+    assert counted["stranger"] >= 14
+
+
+async def test_before_the_first_informative_local_group_the_groups_on_offer_are_the_measure(start):
+    external = start()
+    await play(external, own(right=0, length=0))
+    assert await weights(external, [others("able", number) for number in range(16)]) == {"able": 16}
+
+
+def test_a_local_group_weighs_what_it_would_if_a_peer_had_sent_it():
+    rates = PassRates()
+    rates.observe([own(right=1)])
+    for by_pass_rate, worth in ((False, None), (True, own_advantages((True, False), 1 / 8)[0])):
+        known = LocalWeight(rates, by_pass_rate=by_pass_rate)
+        known.observe([own(right=0), own(right=1), own(right=8)])
+        counted = Offered(others("peer", 0, right=1), worth).advantages(advantages(own(right=1).rewards))
+        assert known.value == pytest.approx(loss_weight(counted, (LENGTH,) * 8))
+
+
+def test_one_tier_of_peers_with_few_correct_completions_does_not_say_what_all_groups_are_worth(start):
+    sampler = start()._sampler
+    strangers = [others("stranger", number) for number in range(8)]
+    assert sampler.reference_set([light("proven", 0), *strangers]) == strangers
+    proven = [others("proven", number) for number in range(2)]
+    assert sampler.reference_set([*proven, *(light("stranger", number) for number in range(8))]) == proven
+    assert sampler.reference_set([]) == []
