@@ -72,7 +72,7 @@ OFFENCE = {
     Fact.FORGED_SIGNATURE: 0.15,
     Fact.INVALID_MESSAGE: 0.15,
 }
-"""Weight of each offence; about 22 invalid messages weigh as much as three false claims."""
+"""Weight of each offence; about 22 invalid messages in a row weigh BAN_OFFENCES, as four false claims do."""
 
 FORGETTING = 0.95
 """What a fact of weight 1 leaves of everything known before."""
