@@ -4,15 +4,19 @@ Three alarms:
 
 - `entropy`: the entropy of the own completions fell below COLLAPSED of the highest it was, while the reward is low;
 - `informative`: the share of own groups that have an advantage did, by more than chance;
-- `held-out`: an evaluation is below the best one, and their 95 % intervals do not overlap.
+- `held-out`: an evaluation is below the highest one, and their 95 % intervals do not overlap.
 
 A low reward is a mean below LOW_REWARD: a policy that is nearly always correct has little entropy and few informative
 groups, and is no collapse. The first two compare means of WINDOW rounds. After one of them both are measured anew.
 
 Each alarm halves the learning rate of the later steps, and each evaluation that none before it exceeds takes one
-halving back. After `held-out` the next step also starts from the best weights. Both are stored with the batch of that
-step, so that a replay repeats them. The best evaluation is that with the highest point estimate, the newest of equals.
-All evaluations ask the same prompts, so their difference is less noisy than their intervals say.
+halving back. After `held-out` the next step also starts from the best weights, if the evaluation is below theirs, too.
+Both are stored with the batch of that step, so that a replay repeats them. The best evaluation is that with the highest
+point estimate, the newest of equals. All evaluations ask the same prompts, so their difference is less noisy than their
+intervals say.
+
+Where steps are taken back, the best weights of these steps go, and their figure stays for the comparison. Else peers
+that make the node take steps back after each evaluation would keep it from ever seeing its policy decay.
 
     health.observe(step, reward=0.2, informative=0.5, groups=4, entropy=0.4)
     better = health.is_best(interval)
@@ -88,6 +92,7 @@ class _State:
     rate_scale: float = 1.0
     restart: int | None = None
     best: _Best | None = None
+    """The best evaluation of which the weights are kept."""
     rewards: tuple[float, ...] = ()
     """Of the last WINDOW rounds, as the next two."""
     informative: tuple[float, ...] = ()
@@ -95,8 +100,8 @@ class _State:
     most_informative: float = 0.0
     """The highest mean of WINDOW rounds, as the next one."""
     most_entropy: float = 0.0
-    highest: float = 0.0
-    """The highest point estimate of all evaluations, also of those whose steps were taken back."""
+    highest: _Best | None = None
+    """The best of all evaluations, also of those whose steps were taken back."""
 
 
 class Health:
@@ -156,26 +161,28 @@ class Health:
         )
 
     def is_best(self, held_out: Interval) -> bool:
-        """Whether an evaluation is at least as good as all before, by its point estimate."""
-        return self._state.best is None or held_out.point >= self._state.best.point
+        """Whether an evaluation is at least as good as all of which the weights are kept, by its point estimate."""
+        return _exceeds(held_out, self._state.best)
 
     def evaluated(self, step: int, held_out: Interval) -> None:
-        """Take in an evaluation of the averaged weights after a step."""
-        best = self._state.best
-        if best is None or self.is_best(held_out):
-            # After steps were taken back, the best that is left may be worse than what an alarm was raised at.
-            is_highest = held_out.point >= self._state.highest
-            scale = min(1.0, self.rate_scale / RATE_FACTOR) if is_highest else self.rate_scale
-            best = _Best(step, held_out.point, held_out.low)
-            highest = max(held_out.point, self._state.highest)
-            self._save(replace(self._state, rate_scale=scale, best=best, highest=highest))
-        elif held_out.high < best.low:
-            text = f"held-out pass@1 fell to {held_out.point:.3f}, from {best.point:.3f} after round {best.step}"
-            text = f"{text}: the node goes back to those weights"
-            self._raise("held-out", step, text, replace(self._measured_anew(), restart=best.step))
+        """Take in an evaluation of the averaged weights after a step, which are kept if it is the best."""
+        old, this = self._state, _Best(step, held_out.point, held_out.low)
+        best = this if self.is_best(held_out) else old.best
+        if _exceeds(held_out, old.highest):
+            scale = min(1.0, self.rate_scale / RATE_FACTOR)
+            self._save(replace(old, rate_scale=scale, best=best, highest=this))
+        elif old.highest and held_out.high < old.highest.low:
+            text = f"held-out pass@1 fell to {held_out.point:.3f}, from {old.highest.point:.3f} after round"
+            text = f"{text} {old.highest.step}"
+            restart = old.best.step if old.best and held_out.high < old.best.low else None
+            if restart is not None:
+                text = f"{text}: the node goes back to the weights of round {restart}"
+            self._raise("held-out", step, text, replace(self._measured_anew(), best=best, restart=restart))
+        else:
+            self._save(replace(old, best=best))
 
     def forget_after(self, step: int) -> None:
-        """The best weights of later steps hold what was taken back: they are no longer the best."""
+        """The best weights of later steps hold what was taken back: they are no longer the best. Their figure stays."""
         state = self._state
         if state.best and state.best.step > step:
             state = replace(state, best=None)
@@ -230,6 +237,10 @@ def _is_fall(before: float, after: float, groups: int) -> bool:
     """Whether a share of so many groups is below another one by more than chance."""
     first, second = (wilson_interval(share * groups, groups, NO_CHANCE) for share in (before, after))
     return second.high < first.low
+
+
+def _exceeds(held_out: Interval, best: _Best | None) -> bool:
+    return best is None or held_out.point >= best.point
 
 
 def _longer(values: tuple[float, ...], value: float) -> tuple[float, ...]:

@@ -166,12 +166,35 @@ def test_the_best_weights_of_steps_that_were_taken_back_are_no_longer_the_best(h
     assert health.take_restart() is None
 
 
+def test_a_policy_decays_and_is_seen_though_steps_are_taken_back_after_each_evaluation(health, database):
+    """The weights of the best evaluation are gone, so the node does not go back to them."""
+    for number in range(12):
+        step = 50 * (number + 1)
+        health.evaluated(step, held_out(0.8 - 0.06 * number))
+        health.forget_after(step - 10)
+    alarms = health_alarms(database)
+    assert {alarm.kind for alarm in alarms} == {"held-out"}
+    assert len(alarms) >= 8
+    assert alarms[-1].text == "held-out pass@1 fell to 0.680, from 0.800 after round 50; learning rate times 0.5"
+    assert health.take_restart() is None
+    assert health.rate_scale == LEAST_SCALE
+
+
+def test_a_node_goes_back_to_the_best_weights_that_are_left_if_an_evaluation_is_below_theirs(health, database):
+    health.evaluated(50, held_out(0.9))
+    health.forget_after(40)
+    health.evaluated(100, held_out(0.6))
+    assert (kinds(database), health.take_restart(), health.needed) == (["held-out"], None, {100})
+    health.evaluated(150, held_out(0.3))
+    assert (len(kinds(database)), health.take_restart()) == (2, 100)
+
+
 def test_an_evaluation_below_one_that_was_taken_back_takes_no_halving_back(health):
     health.evaluated(100, held_out(0.8))
     play(health)
     play(health, first=21, entropy=0.1)
     health.forget_after(90)
-    health.evaluated(150, held_out(0.2))
+    health.evaluated(150, held_out(0.75))
     assert health.rate_scale == 0.5
     health.evaluated(200, held_out(0.8))
     assert health.rate_scale == 1
@@ -194,8 +217,8 @@ def test_the_operator_is_told_in_one_line(health, database, caplog):
     health.evaluated(100, held_out(0.1))
     [alarm] = health_alarms(database)
     assert str(alarm) == (
-        "round 100: held-out pass@1 fell to 0.100, from 0.900 after round 50: the node goes back to those weights; "
-        "learning rate times 0.5"
+        "round 100: held-out pass@1 fell to 0.100, from 0.900 after round 50: the node goes back to the weights of "
+        "round 50; learning rate times 0.5"
     )
     assert alarm.at == 7.0
     assert str(alarm) in caplog.text
