@@ -14,7 +14,7 @@ from sapo_node.app.config import Config
 from sapo_node.app.recipe import recipe_of
 from sapo_node.cli.evaluation import read_only_learner
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import Ready, RequestError, TrainGroup, TrainRequest
+from sapo_node.groups.messages import Ready, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Examples, Prompt
 from sapo_node.groups.stats import Interval, wilson_interval
 from sapo_node.groups.task_name import task_name
@@ -23,7 +23,7 @@ from sapo_node.training.evaluation import HeldOut, heldout_request, measure
 from sapo_node.training.policy import Policy
 from sapo_node.verification.examples import build_examples
 from sapo_node.verification.verifier import Scorer
-from sapo_protocol import LocalError, Manifest
+from sapo_protocol import Manifest
 
 LEARNABLE = 0.1
 """Least share of informative groups of a task that can be learnt. With 8 completions this is a base rate of 1.3 %."""
@@ -110,19 +110,16 @@ async def probe_model(
     recipe = recipe_of(config)
     async with read_only_learner(config, manifest, None) as (learner, sandbox):
         examples = await build_examples(manifest, sandbox, recipe.examples)
-        try:
-            probe = await measured(
-                manifest,
-                learner,
-                sandbox,
-                prompts=prompts,
-                groups=config.local,
-                max_tokens=recipe.max_tokens,
-                examples=examples,
-                progress=progress,
-            )
-        except RequestError as refusal:
-            raise LocalError(f"{refusal}; fewer --examples or --max-tokens may help") from refusal
+        probe = await measured(
+            manifest,
+            learner,
+            sandbox,
+            prompts=prompts,
+            groups=config.local,
+            max_tokens=recipe.max_tokens,
+            examples=examples,
+            progress=progress,
+        )
         return probe, learner.ready
 
 

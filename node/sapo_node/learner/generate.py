@@ -73,7 +73,8 @@ def prompts_of(policy: Policy, request: GenerateRequest, *, opening: str = "") -
     longest = max((len(prompt) for prompt in prompts), default=0)
     if longest + request.max_tokens > policy.context:
         raise PromptTooLong(
-            f"a prompt of {longest} tokens and {request.max_tokens} new ones exceed the model's {policy.context}"
+            f"a prompt of {longest} tokens and {request.max_tokens} new ones exceed the model's {policy.context}; give "
+            "fewer --examples, or a lower --max-tokens"
         )
     return prompts
 

@@ -38,7 +38,7 @@ from sapo_node.learner.encoding import (
 )
 from sapo_node.learner.folder import POLICY_DIR, ModelError, model_folder
 from sapo_node.learner.prepare import prepared
-from sapo_node.learner.pretrained import config_of, pretrained, require_weights
+from sapo_node.learner.pretrained import config_of, pretrained, require_finite, require_weights
 from sapo_node.learner.tokenizer import closing_of, ends_of, load_tokenizer
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import sha256_of
@@ -149,6 +149,7 @@ def load(options: LearnerOptions) -> Policy:
         model = prepared(pretrained(folder, dtype), options)
         # Dropout stays off, also in training: the policy gradient needs the probabilities of the policy that generated.
         model.to(device).eval()
+        require_finite(model, folder)
         _require_causal(model, device)
         policy = _with_tokenizer(_policy(model, folder, options), folder)
         forbidden = policy.forbidden.to(device)
@@ -177,13 +178,18 @@ def rehearsed(options: LearnerOptions) -> Policy:
 
 @torch.inference_mode()
 def _require_causal(model: Any, device: torch.device) -> None:
-    """Raises ModelError if what the model says of a token depends on a later one, as that of an encoder does.
+    """Raises ModelError if what the model says of a token is not finite, or depends on a later token, as that of an
+    encoder does.
 
     transformers loads an encoder such as BERT as a causal language model, with a warning only.
     """
     token = int(model.config.get_text_config().vocab_size) // 2  # the first ones may be padding
     pairs = torch.tensor([[token, token], [token, token - 1]], device=device)
     first, other = (model(pair[None]).logits[0, 0].float() for pair in pairs)
+    if not first.logsumexp(-1).isfinite():  # a single logit may be -inf: such a token is never sampled
+        raise ModelError(
+            f"the output of {type(model).__name__} is not finite, although its weights are; give another model"
+        )
     if (first - other).abs().max() > _ROUNDING * first.abs().max():
         raise ModelError(
             f"{type(model).__name__} sees later tokens when it predicts a token, as encoders do; give a decoder, for "

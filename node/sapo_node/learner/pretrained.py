@@ -1,5 +1,5 @@
 """Reads the weights of a model folder. First it compares them with config.json: all are there, in the sizes described,
-and fit in the free memory.
+and fit in the free memory. Afterwards it asks that all are finite.
 
 Nothing here runs code of the folder, and each error is one of transformers or a ModelError. The caller makes all of
 them ModelErrors.
@@ -65,6 +65,17 @@ def require_weights(folder: Path, dtype: torch.dtype, device: torch.device) -> N
             f"{folder} lacks weights that its config.json describes: {', '.join(missing[:_NAMED])}{more}; copy all "
             "files of the model again, or give another model"
         )
+
+
+def require_finite(model: Any, folder: Path) -> None:
+    """Raises ModelError if a weight is infinite or no number. A prompt that meets it would end the node in a round."""
+    for name, value in model.named_parameters():
+        # The least and the largest of a weight are no numbers if one of its values is none. This copies no weight.
+        if value.numel() and not all(bound.isfinite() for bound in torch.aminmax(value.detach())):
+            raise ModelError(
+                f"{folder} holds values in {name} that are infinite or no numbers; copy all files of the model again, "
+                "or give another model"
+            )
 
 
 def config_of(folder: Path) -> Any:

@@ -129,9 +129,7 @@ class Service:
         notices = [generated.notice] if generated.notice else []
         if not self._warned:
             self._warned = True
-            notices.append(
-                f"{problem}: the completions of such prompts are empty; give fewer --examples, or a lower --max-tokens"
-            )
+            notices.append(f"{problem}. The completions of such prompts are empty")
         return Generated(tuple(next(sampled) if fit else empty for fit in room), "; ".join(notices) or None)
 
     def _sampled(self, asked: GenerateRequest) -> Generated:

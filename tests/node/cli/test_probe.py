@@ -2,16 +2,18 @@
 
 import random
 import shlex
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from sapo_node.app.config import Config
+from sapo_node.cli import probe as probing
 from sapo_node.cli.commands.running import start
-from sapo_node.cli.probe import LEARNABLE, Probe, RoundProbe, TaskProbe, Verdict, measured
+from sapo_node.cli.probe import LEARNABLE, Probe, RoundProbe, TaskProbe, Verdict, measured, probe_model
 from sapo_node.cli.probe_report import advice_of, as_dict, print_probe, start_command
-from sapo_node.groups.messages import Ready
+from sapo_node.groups.messages import Ready, RequestError
 from sapo_node.groups.prompt import NO_EXAMPLES
 from sapo_node.groups.stats import wilson_interval
 from swarm_parts import KnowingScorer, Oracle
@@ -76,6 +78,21 @@ async def test_every_group_of_the_timed_round_is_trained_on_also_where_no_comple
     assert len(groups) == found.round.groups == 4
     assert all(any(group.advantages) for group in groups)
     assert found.round.tokens == 4 * 8 * 3  # an Oracle writes three tokens
+
+
+async def test_what_the_learner_refuses_is_said_as_the_learner_says_it(manifest, monkeypatch):
+    class Refusing(Oracle):
+        async def generate(self, prompts, **settings):
+            raise RequestError("the learner refused: out of memory")
+
+    @asynccontextmanager
+    async def learner(*_):
+        policy = Refusing(manifest, random.Random(1))
+        yield policy, KnowingScorer(policy.answers)
+
+    monkeypatch.setattr(probing, "read_only_learner", learner)
+    with pytest.raises(RequestError, match=r"^the learner refused: out of memory$"):
+        await probe_model(Config(examples=0), manifest, prompts=1, progress=lambda *_: None)
 
 
 def test_what_can_be_learnt_ends_in_a_command_that_start_takes():

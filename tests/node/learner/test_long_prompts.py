@@ -55,4 +55,5 @@ def test_the_operator_is_told_once_what_to_change(tmp_path):
 
 
 def test_a_learner_that_only_reads_refuses_a_prompt_that_does_not_fit(tmp_path):
-    assert "exceed the model's 512" in generate(service(tmp_path, read_only=True), SHORT, LONG)["error"]
+    error = generate(service(tmp_path, read_only=True), SHORT, LONG)["error"]
+    assert "exceed the model's 512; give fewer --examples, or a lower --max-tokens" in error

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
@@ -242,6 +243,25 @@ def code_of_its_own(folder):
     (folder / "x.py").write_text("raise SystemExit('ran')")
 
 
+def changed(folder, name, value, part=slice(None)):
+    weights = load_file(folder / "model.safetensors")
+    weights[name][part] = value
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def no_number(folder):
+    changed(folder, "model.layers.1.mlp.up_proj.weight", float("nan"), (3, 5))
+
+
+def an_infinite_embedding(folder):
+    """That of a token which the model is not asked when it is loaded."""
+    changed(folder, "model.embed_tokens.weight", float("-inf"), -1)
+
+
+def too_large_a_weight(folder):
+    changed(folder, "model.norm.weight", 3e38)
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -250,6 +270,9 @@ def code_of_its_own(folder):
         (no_tokenizer, "has no tokenizer.json"),
         (broken_tokenizer, "tokenizer of .* is broken"),
         (no_end, "no end-of-text token"),
+        (no_number, r"values in model\.layers\.1\.mlp\.up_proj\.weight that are infinite or no numbers; copy"),
+        (an_infinite_embedding, r"values in model\.embed_tokens\.weight that are infinite or no numbers; copy"),
+        (too_large_a_weight, "the output of Qwen2ForCausalLM is not finite, although its weights are; give another"),
         (code_of_its_own, "auto_map, which chooses code"),
     ],
 )
