@@ -158,7 +158,7 @@ class Generated:
 
     groups: tuple[tuple[Sampled, ...], ...]
     notice: str | None = None
-    """For the operator: that a server begins or ceases to sample, and why; or that a prompt does not fit."""
+    """For the operator: that a server begins or ceases to sample, and why; or that a prompt was left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ GPU fewer launches are worth more than that, see `static_cache`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -20,7 +20,7 @@ from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.draft import Draft
 from sapo_node.learner.forward import Tokens, make_room, read_prompts, run, stems_of
 from sapo_node.learner.lanes import lane_mask, lane_size
-from sapo_node.learner.model import Policy
+from sapo_node.learner.model import ModelError, Policy, Unreadable
 from sapo_node.learner.states import select
 from sapo_node.learner.static_cache import StaticDecoder, has_graphs
 
@@ -34,7 +34,11 @@ CROWD = 0.75
 """Finished lanes leave the batch when at most this share of its lanes is unfinished: copying the cache costs time."""
 
 
-class PromptTooLong(RequestError):
+class PromptRefused(RequestError):
+    """The chat template or the tokenizer fails on a prompt; nothing was sampled."""
+
+
+class PromptTooLong(PromptRefused):
     """A prompt does not fit into the model; nothing was sampled."""
 
 
@@ -50,7 +54,7 @@ class _Row(Draft):
 def generate(
     policy: Policy, request: GenerateRequest, max_completion_bytes: int, *, opening: str = ""
 ) -> list[tuple[Sampled, ...]]:
-    """Sample the completions of every prompt. Raises PromptTooLong if a prompt does not fit into the model.
+    """Sample the completions of every prompt. Raises PromptRefused if the model cannot be asked one of them.
 
     With an `opening`, the model continues prompt and opening. The completions do not contain the opening.
     """
@@ -67,9 +71,14 @@ def generate(
 
 
 def prompts_of(policy: Policy, request: GenerateRequest, *, opening: str = "") -> list[Tokens]:
-    """Return the token ids of every prompt. Raises PromptTooLong if a prompt does not fit into the model."""
+    """Return the token ids of every prompt. Raises PromptTooLong if a prompt does not fit into the model, and
+    PromptRefused if the chat template or the tokenizer fails on one.
+    """
     forced = policy.encode_foreign(opening) or []
-    prompts = [(*policy.prompt_tokens(prompt), *forced) for prompt in request.prompts]
+    try:
+        prompts = [(*policy.prompt_tokens(prompt), *forced) for prompt in request.prompts]
+    except (ModelError, Unreadable) as error:
+        raise PromptRefused(str(error)) from error
     longest = max((len(prompt) for prompt in prompts), default=0)
     if longest + request.max_tokens > policy.context:
         raise PromptTooLong(
@@ -79,9 +88,13 @@ def prompts_of(policy: Policy, request: GenerateRequest, *, opening: str = "") -
     return prompts
 
 
-def fits(policy: Policy, prompt: Prompt, max_tokens: int) -> bool:
-    """Return whether a prompt and so many new tokens fit into the model."""
-    return len(policy.prompt_tokens(prompt)) + max_tokens <= policy.context
+def refusal_of(policy: Policy, prompt: Prompt, request: GenerateRequest) -> PromptRefused | None:
+    """Return why the model cannot be asked this prompt of a request; None if it can."""
+    try:
+        prompts_of(policy, replace(request, prompts=(prompt,)))
+    except PromptRefused as refusal:
+        return refusal
+    return None
 
 
 def _sample(

@@ -7,7 +7,6 @@ import sys
 import warnings
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from sapo_node.groups.messages import (
     TrainRequest,
 )
 from sapo_node.learner import best, checkpoint
-from sapo_node.learner.generate import PromptTooLong, fits, generate
+from sapo_node.learner.generate import PromptRefused, generate, refusal_of
 from sapo_node.learner.memory import require_memory
 from sapo_node.learner.model import load
 from sapo_node.learner.probe import require_readable
@@ -57,8 +56,8 @@ class Service:
         self._memory = None if options.model == "seed" else require_memory(options)
         self._trainer = Trainer(load(options), options)
         self._fallback: str | None = None
-        self._warned = False
-        """Whether a notice said that prompts do not fit."""
+        self._told: set[type[PromptRefused]] = set()
+        """Of which kinds of refused prompts a notice told."""
         if options.read_only:
             checkpoint.peek(self._trainer, self._root)
         else:
@@ -114,23 +113,24 @@ class Service:
     def _generate(self, asked: GenerateRequest) -> Generated:
         try:
             return self._sampled(asked)
-        except PromptTooLong as problem:
+        except PromptRefused:
             if self._options.read_only:
                 raise
-            return self._sampled_where_room(asked, problem)
+            return self._sampled_of_others(asked)
 
-    def _sampled_where_room(self, asked: GenerateRequest, problem: PromptTooLong) -> Generated:
-        """Return empty completions of the prompts that do not fit: the other groups of a round still count."""
-        room = [fits(self._trainer.policy, prompt, asked.max_tokens) for prompt in asked.prompts]
-        prompts = tuple(compress(asked.prompts, room))
+    def _sampled_of_others(self, asked: GenerateRequest) -> Generated:
+        """Return empty completions of the prompts that the model cannot be asked: the other groups of a round count."""
+        refusals = [refusal_of(self._trainer.policy, prompt, asked) for prompt in asked.prompts]
+        prompts = tuple(prompt for prompt, refusal in zip(asked.prompts, refusals, strict=True) if not refusal)
         generated = self._sampled(replace(asked, prompts=prompts)) if prompts else Generated(())
         sampled = iter(generated.groups)
         empty = (Sampled("", "length", ()),) * asked.completions
         notices = [generated.notice] if generated.notice else []
-        if not self._warned:
-            self._warned = True
-            notices.append(f"{problem}. The completions of such prompts are empty")
-        return Generated(tuple(next(sampled) if fit else empty for fit in room), "; ".join(notices) or None)
+        for refusal in filter(None, refusals):
+            if type(refusal) not in self._told:
+                self._told.add(type(refusal))
+                notices.append(f"{refusal}. The completions of such prompts are empty")
+        return Generated(tuple(empty if refusal else next(sampled) for refusal in refusals), "; ".join(notices) or None)
 
     def _sampled(self, asked: GenerateRequest) -> Generated:
         if self._server and not asked.averaged and asked.temperature == 1:

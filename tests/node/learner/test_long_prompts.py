@@ -1,7 +1,10 @@
-"""Prompts that the model has no room for: a round goes on without them, and who asked one by hand is told."""
+"""Prompts that the model has no room for, or on which its chat template or tokenizer fails: a round goes on without
+them, and who asked one by hand is told.
+"""
 
 import pytest
 import torch
+from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from inference_server import InferenceServer
 from sapo_node.groups.codec import from_json, to_json
@@ -9,6 +12,7 @@ from sapo_node.groups.messages import Generated, GenerateRequest, LearnerOptions
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.service import Service
+from tiny_models import TEMPLATE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
 
@@ -57,3 +61,52 @@ def test_the_operator_is_told_once_what_to_change(tmp_path):
 def test_a_learner_that_only_reads_refuses_a_prompt_that_does_not_fit(tmp_path):
     error = generate(service(tmp_path, read_only=True), SHORT, LONG)["error"]
     assert "exceed the model's 512; give fewer --examples, or a lower --max-tokens" in error
+
+
+def template_that_fails(folder):
+    fails = "{% if 'seven' in messages[-1]['content'] %}{{ raise_exception('no sevens') }}{% endif %}"
+    write_tokenizer(folder, fails + TEMPLATE)
+
+
+def tokenizer_that_panics(folder):
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    slow = pre_tokenizers.Split(Regex("((na)+)+$"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([slow, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+BAD = Prompt("seven " + "na" * 40 + "!")
+FAILURES = [(template_that_fails, "the chat template fails: no sevens"), (tokenizer_that_panics, "cannot read a text")]
+
+
+@pytest.fixture(params=FAILURES, ids=["template", "tokenizer"])
+def failing(request, tmp_path):
+    """A folder of a model that cannot be asked BAD, and what it says of it."""
+    spoil, words = request.param
+    folder = write_model(tmp_path / "m", "llama")
+    spoil(folder)
+    return str(folder), words
+
+
+def test_a_prompt_on_which_the_model_fails_gets_empty_completions_and_the_others_their_own(tmp_path, failing):
+    model, words = failing
+    node = service(tmp_path, model=model)
+    generated = from_json(Generated, generate(node, SHORT, BAD, SHORT))
+    alone = from_json(Generated, generate(node, SHORT, SHORT))
+    assert generated.groups == (alone.groups[0], EMPTY, alone.groups[1])
+    assert words in generated.notice
+    assert "The completions of such prompts are empty" in generated.notice
+    assert "--examples" not in generated.notice
+    assert from_json(Generated, generate(node, BAD)).notice is None
+
+
+def test_that_prompts_fail_hides_no_notice_of_long_ones(tmp_path):
+    template_that_fails(write_model(tmp_path / "m", "llama"))
+    node = service(tmp_path, model=str(tmp_path / "m"))
+    both = from_json(Generated, generate(node, BAD, LONG, BAD, LONG)).notice
+    assert both.count("no sevens") == both.count("exceed the model's 512") == 1
+
+
+def test_a_learner_that_only_reads_refuses_a_prompt_on_which_the_model_fails(tmp_path, failing):
+    model, words = failing
+    assert words in generate(service(tmp_path, read_only=True, model=model), SHORT, BAD)["error"]

@@ -80,7 +80,7 @@ class ServerGeneration:
     def generate(self, trainer: Trainer, request: GenerateRequest, max_completion_bytes: int) -> Generated:
         """Return the completions, and a notice if another samples than in the round before.
 
-        Raises PromptTooLong if a prompt does not fit into the model.
+        Raises PromptRefused if the model cannot be asked one of the prompts.
         """
         prompts = prompts_of(trainer.policy, request)
         try:
