@@ -6,8 +6,8 @@ right side may be in groups of three. The filter does not judge whether a task a
 N may write `2 + 3 = 1 mod 4` in any task.
 
 An equation is judged wherever it begins: behind the end of a sentence, a bullet, another equals sign. It is not judged
-if it is part of something larger (`1/2 + 2 = 5`), if a side is an expression that is not read here (`2 + 2 = 5.0`,
-`(2 + 2) = 5`, `2 + 2 = 5 + 0`), or if it is in words.
+if it is part of something larger (`1/2 + 2 = 5`), if a side of it is an expression that is not read here
+(`2 + 2 = 5.0`, `(2 + 2) = 5`, `2 + 2 = 5 + 0`), or if it is in words.
 """
 
 import re
@@ -20,14 +20,14 @@ from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
-_SIGNS = str.maketrans("×·⋅−＋－＝＊", "***-+-=*")
+_SIGNS = str.maketrans("×·⋅\u2217\u2212\uff0b\uff0d\uff1d\uff0a", "****-+-=*")
 _UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]+")
 """Characters without a width."""
 _SPACES = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" ?\n[ \n]*")
-_TIMES = re.compile(r"(?<=\d)(?<!\b0) ?(?:[xX✕✖∗∙]|\\times|\\cdot) ?(?=\d)")
+_TIMES = re.compile(r"(?<=\d)(?<!\b0) ?(?:[xX✕✖]|\\times|\\cdot) ?(?=\d)")
 """Other ways to write a product; 0x10 is a number."""
-_MINUS = re.compile(r"(?<=\d) ?– ?(?=\d)")
+_MINUS = re.compile(r"(?<=\d) ?\u2013 ?(?=\d)")
 """A dash between numbers. Elsewhere it is punctuation."""
 _EQUATION = re.compile(
     r"(?<!\w)(\d{1,9}(?: ?[*+-][ \n]?\d{1,9}){1,8})[ \n]?==?[ \n]?(-?\d{1,18})"
@@ -39,7 +39,7 @@ _EQUATION = re.compile(
 _LARGER = re.compile(
     # The text before an equation that is part of something larger: a term and an operator (a sign without a term before
     # it is a bullet), a root, a number with a point, a comma or a colon, a share or a remainder.
-    r"(?:[\w)\]}][$|!'%°]? ?[/*+^÷%-][/*+^÷% -]*|√ ?|(?:^|[^.a-z])\.|\d[,:]|\d : |\b(?:mod|of) )$",
+    r"(?:[\w)\]}][$|!'%°]? ?[/*+^÷%-][/*+^÷% -]*|√ ?|(?:^|[\s\d(\[{=+*/^<>~$€£-])\.|\d[,:]|\d : |\b(?:mod|of) )$",
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d $")
