@@ -8,6 +8,8 @@ import logging
 
 from sapo_node.app.advice import for_too_easy, for_too_hard
 from sapo_node.app.config import Config
+from sapo_node.groups.messages import Refusal
+from sapo_node.training.batch_log import local_id
 from sapo_node.training.round import RoundReport
 
 logger = logging.getLogger(__name__)
@@ -27,7 +29,7 @@ class LearningSignal:
         self._forget()
 
     def _forget(self) -> None:
-        self._groups = 0
+        self._groups = self._without_room = 0
         self._rewards = self._cut = 0.0
         """Sums over the groups: of mean rewards, and of the shares of completions that were cut."""
 
@@ -39,6 +41,9 @@ class LearningSignal:
         self._groups += report.local
         self._rewards += report.reward * report.local
         self._cut += (report.training.truncated or 0.0) * report.local
+        trained = report.training.groups
+        local = [trained[name] for name in map(local_id, range(report.local)) if name in trained]
+        self._without_room += sum(group.refused is Refusal.NO_ROOM for group in local)
         if self._groups >= MAX_QUIET_GROUPS and not self._warned:
             self._warned = True
             logger.warning("%s", self._warning())
@@ -51,8 +56,8 @@ class LearningSignal:
             seen = f"every completion of the last {self._groups} local groups earned a reward"
         else:
             seen = f"none of the last {self._groups} local groups had correct and incorrect completions"
-        cut = self._cut / self._groups
-        advice = for_too_hard(self._config, cut=cut) if reward < 0.5 else for_too_easy()
+        shares = {"cut": self._cut / self._groups, "without_room": self._without_room / self._groups}
+        advice = for_too_hard(self._config, **shares) if reward < 0.5 else for_too_easy()
         return (
             f"{seen}, so the model learns nothing from its own completions; {', or '.join(advice)}. `sapo-node probe` "
             "measures what a model can learn from a swarm"

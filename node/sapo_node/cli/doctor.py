@@ -156,6 +156,7 @@ from sapo_node.learner import memory, model
 from sapo_protocol import LocalError
 try:
     options = messages.LearnerOptions(**json.loads(sys.argv[1]))
+    model.require_room(options)
     needed = "fits anywhere" if options.model == "seed" else memory.require_memory(options)
     print(json.dumps([True, f"{model.load(options).name}, {needed}"]), file=answers)
 except LocalError as error:

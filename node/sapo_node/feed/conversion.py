@@ -7,6 +7,7 @@ from sapo_node.feed.messages import Batch, Graded, Group, Message, Report
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import SOURCES, FilterName, GroupReport, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt, chat
+from sapo_node.groups.types import is_cut
 
 
 def messages_of(prompt: Prompt) -> tuple[Message, ...]:
@@ -57,7 +58,7 @@ def train_report(request: TrainRequest, report: Report, *, seconds: float) -> Tr
         grad_norm=report.grad_norm,
         entropy=report.entropy,
         mean_length=_ratio(sum(lengths), len(lengths)),
-        truncated=_ratio(sum(each.finish == "length" for each in local), len(local)),
+        truncated=_ratio(sum(map(is_cut, local)), len(local)),
         zero_advantage=_ratio(sum(not any(each.advantages) for each in of_round), len(of_round)),
         external_weight=_ratio(sum(weights), len(weights)),
         local_tokens=tokens["local"] + tokens["replay"],

@@ -107,3 +107,8 @@ def by_task(local: Sequence[LocalGroup]) -> tuple[TaskAnswers, ...]:
         )
         for dataset, groups in sorted(datasets.items())
     )
+
+
+def is_cut(completion: Sampled) -> bool:
+    """Whether a completion reached the limit. An empty one did not: the model could not be asked its prompt."""
+    return completion.finish == "length" and bool(completion.text or completion.tokens)

@@ -44,7 +44,7 @@ from sapo_protocol.errors import LocalError
 from sapo_protocol.files import sha256_of
 from sapo_protocol.printable import line_of
 
-__all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "rehearsed"]
+__all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "rehearsed", "require_room"]
 
 _NONE = torch.zeros(0, dtype=torch.long)
 _ROUNDING = 0.02
@@ -176,6 +176,18 @@ def rehearsed(options: LearnerOptions) -> Policy:
         return _with_tokenizer(outline(options), folder)
 
 
+def require_room(options: LearnerOptions) -> None:
+    """Raises ModelError if a completion of the most tokens fills the model alone: no prompt would ever fit."""
+    folder = model_folder(options.model)
+    with _reading(folder):
+        context = _context(config_of(folder).get_text_config())
+    if options.max_tokens >= context:
+        raise ModelError(
+            f"{options.model} takes {context} tokens, prompt and completion together, and --max-tokens "
+            f"{options.max_tokens} leaves none for a prompt; give a lower --max-tokens"
+        )
+
+
 @torch.inference_mode()
 def _require_causal(model: Any, device: torch.device) -> None:
     """Raises ModelError if what the model says of a token is not finite, or depends on a later token, as that of an
@@ -210,11 +222,15 @@ def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:
         specials=frozenset(),
         pad=0,
         vocabulary=int(described.vocab_size),
-        context=int(getattr(described, "max_position_embeddings", 2048)),
+        context=_context(described),
         lora=options.lora,
         lora_layers=options.lora_layers,
         thinking=options.thinking,
     )
+
+
+def _context(described: Any) -> int:
+    return int(getattr(described, "max_position_embeddings", 2048))
 
 
 def _with_tokenizer(policy: Policy, folder: Path) -> Policy:

@@ -30,7 +30,7 @@ from sapo_node.groups.messages import (
 from sapo_node.learner import best, checkpoint
 from sapo_node.learner.generate import PromptRefused, generate, refusal_of
 from sapo_node.learner.memory import require_memory
-from sapo_node.learner.model import load
+from sapo_node.learner.model import load, require_room
 from sapo_node.learner.probe import require_readable
 from sapo_node.learner.server.generation import server_of
 from sapo_node.learner.trainer import Trainer
@@ -52,6 +52,7 @@ class Service:
         self._root = Path(options.checkpoints)
         self._server = server_of(options)
         require_readable(options)
+        require_room(options)
         # The packaged policy fits anywhere, and the estimate takes longer than loading it.
         self._memory = None if options.model == "seed" else require_memory(options)
         self._trainer = Trainer(load(options), options)

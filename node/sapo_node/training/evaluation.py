@@ -13,6 +13,7 @@ from typing import Any
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
 from sapo_node.groups.task_name import task_name
+from sapo_node.groups.types import is_cut
 from sapo_node.training.policy import Policy
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer
@@ -123,7 +124,7 @@ async def measure(
                     for request, group in zip(chunk, answers, strict=True)
                 ]
             )
-            cut += sum(each.finish == "length" for group in answers for each in group)
+            cut += sum(is_cut(each) for group in answers for each in group)
             counts += [sum(each.rewards) if each is not None else 0 for each in scored]
             progress(name, len(chunk))
         right[name] = tuple(counts)

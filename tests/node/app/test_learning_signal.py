@@ -10,6 +10,7 @@ from sapo_node.app.config import Config
 from sapo_node.app.learning_signal import MAX_QUIET_GROUPS
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
+from sapo_node.groups.messages import GroupReport, Refusal
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -28,6 +29,16 @@ class CutOff(Oracle):
 
     async def train(self, *request, **settings):
         return replace(await super().train(*request, **settings), truncated=1.0)
+
+
+class WithoutRoom(Oracle):
+    """Has no room for its prompts, and cuts the completions of the others."""
+
+    async def train(self, *request, **settings):
+        report = await super().train(*request, **settings)
+        [first, *others] = report.groups
+        groups = {first: GroupReport(tokens=9), **dict.fromkeys(others, GroupReport(refused=Refusal.NO_ROOM))}
+        return replace(report, groups=groups, truncated=1.0)
 
 
 @pytest.fixture
@@ -89,6 +100,18 @@ async def test_a_policy_that_is_always_correct_needs_harder_tasks(warnings, mani
 async def test_completions_that_are_cut_need_more_tokens(warnings, manifest):
     [told] = await warnings(oracle(manifest, 0, CutOff))
     assert "raise --max-tokens, because 100% of the completions are cut at 80 tokens" in told
+
+
+async def test_prompts_without_room_need_fewer_tokens_and_nothing_that_takes_more(warnings, manifest):
+    [told] = await warnings(oracle(manifest, 0, WithoutRoom), examples=3)
+    assert "give fewer --examples, or a lower --max-tokens, because 75% of the prompts do not fit into the" in told
+    assert told.count("--examples") == told.count("--max-tokens") == 1
+
+
+async def test_prompts_without_room_and_without_examples_need_fewer_tokens(warnings, manifest):
+    [told] = await warnings(oracle(manifest, 0, WithoutRoom), examples=0)
+    assert "give a lower --max-tokens, because" in told
+    assert "--examples" not in told
 
 
 async def test_what_is_already_so_is_not_advised(warnings, manifest):

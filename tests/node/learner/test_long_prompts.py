@@ -8,9 +8,18 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from inference_server import InferenceServer
 from sapo_node.groups.codec import from_json, to_json
-from sapo_node.groups.messages import Generated, GenerateRequest, LearnerOptions, Sampled
+from sapo_node.groups.messages import (
+    Generated,
+    GenerateRequest,
+    LearnerOptions,
+    Refusal,
+    Sampled,
+    TrainGroup,
+    TrainReport,
+    TrainRequest,
+)
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner.folder import POLICY_DIR
+from sapo_node.learner.folder import POLICY_DIR, ModelError
 from sapo_node.learner.service import Service
 from tiny_models import TEMPLATE, write_model, write_tokenizer
 
@@ -21,7 +30,7 @@ EMPTY = (Sampled("", "length", ()),) * 2
 
 
 def service(root, **changes):
-    return Service(LearnerOptions(str(root / "checkpoints"), groups=3, completions=2, max_tokens=20, **changes))
+    return Service(LearnerOptions(str(root / "checkpoints"), groups=3, completions=2, **{"max_tokens": 20, **changes}))
 
 
 def generate(service, *prompts, **changes):
@@ -61,6 +70,26 @@ def test_the_operator_is_told_once_what_to_change(tmp_path):
 def test_a_learner_that_only_reads_refuses_a_prompt_that_does_not_fit(tmp_path):
     error = generate(service(tmp_path, read_only=True), SHORT, LONG)["error"]
     assert "exceed the model's 512; give fewer --examples, or a lower --max-tokens" in error
+
+
+def test_completions_of_prompts_without_room_are_not_said_to_be_cut(tmp_path):
+    node = service(tmp_path)
+    groups = from_json(Generated, generate(node, LONG, SHORT)).groups
+    asked = zip((LONG, SHORT), groups, strict=True)
+    request = TrainRequest(
+        1, tuple(TrainGroup("local", prompt.text, 1.0, (0.0, 0.0), group) for prompt, group in asked)
+    )
+    report = from_json(TrainReport, node.answer({"train": to_json(request)}))
+    assert report.truncated == sum(each.finish == "length" for each in groups[1]) / 4
+    assert report.groups["0"].refused is Refusal.NO_ROOM
+
+
+@pytest.mark.parametrize("max_tokens", [512, 600])
+def test_a_longest_completion_that_fills_the_model_alone_is_refused_at_the_start(tmp_path, max_tokens):
+    with pytest.raises(ModelError, match=rf"seed takes 512 tokens, .*--max-tokens {max_tokens} leaves none") as caught:
+        service(tmp_path, max_tokens=max_tokens)
+    assert "\n" not in str(caught.value)
+    service(tmp_path, max_tokens=511)
 
 
 def template_that_fails(folder):
