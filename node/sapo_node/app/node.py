@@ -116,8 +116,9 @@ class Node:
     def notice(self, notice: NetworkNotice) -> None:
         """Take note of a peer that has connected or is gone."""
         match notice:
-            case PeerConnected(peer):
+            case PeerConnected(peer, block):
                 self.ingest.begin_link(peer)
+                self.pending_queue.begin_link(peer, block)
             case PeerGone(peer):
                 self.ingest.end_link(peer)
 

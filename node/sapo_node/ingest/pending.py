@@ -15,10 +15,12 @@ than other peers forward whole messages would have their rollouts on its link.
   link.
 - An issuer has credit for what it gave: a verified group adds one, and a verified rollout without a group costs one.
   As many of its places as it has credit do not count among those that it holds.
-- A draw takes a link at random, then the issuer whose own link it is, or else an issuer at random. So a flood that an
-  honest neighbour forwards does not take the turns of what the neighbour signs itself. Half of the time only issuers
-  with credit count. Else a flood under fresh keys would take nearly all turns of the honest peers farther away. The
-  other half is for newcomers.
+- A draw takes an address block at random, a link of this block, then the issuer whose own link it is, or else an issuer
+  at random. So a flood that an honest neighbour forwards does not take the turns of what the neighbour signs itself.
+  Half of the time only issuers with credit count. Else a flood under fresh keys would take nearly all turns of the
+  honest peers farther away. The other half is for newcomers.
+- A machine opens any number of connections, and its addresses are in one block or few. So the peers that dialled this
+  node from one block of the Internet are drawn as one. A peer that the node dialled is drawn alone, and friends too.
 - Of the issuer it takes the rollout that arrived last: what is trained on is what its policy does by now.
 """
 
@@ -109,6 +111,8 @@ class PendingQueue:
         self._defences = defences
         self._credit: dict[str, int] = {}
         """Of the issuers that have credit, the latest last."""
+        self._blocks: dict[str, str] = {}
+        """By link, the address block that it shares its turns with."""
         database.execute("UPDATE inbox SET link = ?", ENDED_LINK)
         self._recount()
 
@@ -148,7 +152,7 @@ class PendingQueue:
         chosen = {link: issuers for link, issuers in first.items() if issuers} or waiting
         if not chosen:
             return None
-        link = self._rng.choice(list(chosen))
+        link = self._rng.choice(list(chosen) if tier is Tier.FRIEND else self._of_one_block(list(chosen)))
         peer = link if link in chosen[link] else self._forwarded(chosen[link])
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
         return self._open(message) if message else None
@@ -169,8 +173,21 @@ class PendingQueue:
             issuers = [peer for peer in issuers if peer in self._credit] or issuers
         return self._rng.choice(issuers)
 
+    def _of_one_block(self, links: list[str]) -> list[str]:
+        """Those of the links that share an address block drawn at random."""
+        blocks: defaultdict[str, list[str]] = defaultdict(list)
+        for link in links:
+            blocks[self._blocks.get(link, link)].append(link)
+        return self._rng.choice(list(blocks.values())) if len(blocks) < len(links) else links
+
+    def begin_link(self, link: str, block: str) -> None:
+        """A peer has connected from an address block; empty where its turns are its own."""
+        if block:
+            self._blocks[link] = block
+
     def end_link(self, link: str) -> None:
         """A peer has disconnected: what it brought waits with what other ended links brought."""
+        self._blocks.pop(link, None)
         if any(links[link] for links in self._links.values()):
             moved = "UPDATE inbox SET link = ? WHERE link = ? RETURNING tier, peer, length(message)"
             for tier, peer, size in self._database.rows(moved, ENDED_LINK, link):

@@ -114,6 +114,9 @@ def may_be_followed(text: str, met: str) -> bool:
     return _reach(named) >= _reach(here)
 
 
+_INTERNET = 2
+
+
 def _reach(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
     """0 for this machine or link, 1 for a private network, 2 for the Internet."""
     if isinstance(address, ipaddress.IPv6Address):
@@ -123,7 +126,7 @@ def _reach(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
             return 0
     if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
         return 0
-    return 2 if address.is_global else 1
+    return _INTERNET if address.is_global else 1
 
 
 def host_of(text: str) -> str:
@@ -142,6 +145,17 @@ def network_of(text: str) -> str:
 def block_of(text: str) -> str:
     """The block of an address, which one owner often has whole: its /24 for IPv4, its /48 for IPv6."""
     return _prefix_of(text, 24, 48)
+
+
+def public_block_of(text: str) -> str:
+    """The block of an address of the Internet. Empty for any other: machines of a private network have many owners, or
+    the same owner as this one.
+    """
+    try:
+        is_public = _reach(ipaddress.ip_address(host_of(text))) == _INTERNET
+    except ValueError:
+        return ""
+    return block_of(text) if is_public else ""
 
 
 def _prefix_of(text: str, ipv4_bits: int, ipv6_bits: int) -> str:

@@ -77,6 +77,9 @@ class PeerInfo:
 @dataclass(frozen=True, slots=True)
 class PeerConnected:
     peer_id: str
+    block: str = ""
+    """The address block from which the peer dialled this node. Empty if the node dialled it, or if the peer has no
+    address of the Internet."""
 
     def __str__(self) -> str:
         return f"connected to {self.peer_id}"

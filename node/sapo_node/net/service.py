@@ -212,6 +212,13 @@ class Service:
             outbound,
         )
 
+    def block(self, peer_id: str) -> str:
+        """The address block from which a peer dialled this node, as in `PeerConnected`."""
+        links = self.swarm.get_connections(ID.from_string(peer_id))
+        if any(link.direction.name == "OUTBOUND" for link in links):
+            return ""
+        return next((block for link in links if (block := addresses.public_block_of(_source(link)))), "")
+
     # Callbacks of the swarm.
 
     async def connected(self, _network: Any, link: Any) -> None:

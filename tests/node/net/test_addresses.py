@@ -114,3 +114,19 @@ def test_the_advice_for_an_address_to_listen_on_is_one_to_listen_on() -> None:
 def test_an_address_of_another_machine_is_not_said_to_be_busy() -> None:
     with pytest.raises(addresses.AddressError, match="cannot listen on"):
         listening.check_port_free(["/ip4/203.0.113.7/tcp/4001"])
+
+
+@pytest.mark.parametrize(
+    ("host", "block"),
+    [
+        ("8.8.4.4", "8.8.4.0/24"),
+        ("2606:4700:1:2::3", "2606:4700:1::/48"),
+        ("::ffff:8.8.4.4", "8.8.4.0/24"),
+        ("127.0.0.1", ""),
+        ("10.1.2.3", ""),
+        ("fe80::1", ""),
+        ("", ""),
+    ],
+)
+def test_only_an_address_of_the_internet_is_in_a_block_of_one_owner(host: str, block: str) -> None:
+    assert addresses.public_block_of(host) == block

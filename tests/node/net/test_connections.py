@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from sapo_node.net import addresses
 from sapo_node.net.addresses import AddressError
 from sapo_node.net.interface import (
     BootstrapReached,
@@ -58,6 +59,17 @@ async def test_both_sides_know_who_dialled(start: "Start", until: "Until") -> No
     two = await start(2, bootstrap=(one.address,))
     await until(lambda: one.sees(two) and two.sees(one))
     assert [peer.outbound for peer in (*one.network.peers(), *two.network.peers())] == [False, True]
+
+
+async def test_a_node_knows_the_address_block_of_a_peer_that_dialled_it(
+    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a peer that it dialled itself it asks for none. The test takes loopback for the Internet."""
+    monkeypatch.setattr(addresses, "public_block_of", addresses.block_of)
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two) and two.sees(one))
+    assert [each.block for each in (*one.noticed(PeerConnected), *two.noticed(PeerConnected))] == ["127.0.0.0/24", ""]
 
 
 async def test_a_bootstrap_that_is_killed_is_found_when_it_returns(

@@ -209,6 +209,25 @@ def test_a_link_has_as_many_turns_with_64_keys_as_with_one(author, pending_queue
     assert all(200 < count < 312 for count in turns.values())
 
 
+@pytest.mark.parametrize(("block", "least", "most"), [("198.51.100.0/24", 400, 624), ("", 16, 112)])
+def test_an_address_block_has_the_turns_of_one_link_whatever_it_connects(author, pending_queue, block, least, most):
+    """Fifteen links of one block, and one of another: half of 1,024 turns, and one in sixteen without blocks."""
+    *crowd, honest = [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 17)]
+    for each in crowd:
+        pending_queue.begin_link(name(each), block)
+    pending_queue.begin_link(name(honest), "")
+    rounds = {name(each): one_group(each) for each in (*crowd, honest)}
+    for peer, each in rounds.items():
+        pending_queue.put(each, link=peer, tier=Tier.STRANGER)
+    turns = Counter()
+    for _ in range(1_024):
+        peer = name(pending_queue.draw(Tier.STRANGER).opened)
+        turns[peer] += 1
+        pending_queue.put(rounds[peer], link=peer, tier=Tier.STRANGER)
+    assert least < turns[name(honest)] < most
+    assert len(turns) == 16
+
+
 async def test_a_flood_that_a_neighbour_forwards_takes_no_turn_of_what_the_neighbour_signed(
     scheduler, put, peers, verified
 ):
