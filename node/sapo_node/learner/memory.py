@@ -2,12 +2,13 @@
 
 The estimate runs a training step and sampling on tensors without data, at the largest sizes that the settings allow,
 and counts the bytes of the tensors that exist at the same time. So it works for any architecture, and follows every
-change of this code.
+change of this code. For a large model this takes minutes, so the weights alone are compared with the free memory first.
 """
 
 import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,8 +74,8 @@ class Estimate:
 
     def __str__(self) -> str:
         names = ("weights", "optimizer", "gradients", "activations", "overhead", "sampling")
-        parts = {name: getattr(self, name) for name in names}
-        return f"{_size(self.peak)} ({', '.join(f'{name} {_size(size)}' for name, size in parts.items())})"
+        parts = [f"{name} {_size(size)}" for name in names if (size := getattr(self, name))]
+        return f"{_size(self.peak)} ({', '.join(parts)})"
 
 
 def require_memory(options: LearnerOptions) -> str:
@@ -84,7 +85,10 @@ def require_memory(options: LearnerOptions) -> str:
     device = pick_device(options.device)
     free = free_memory(device)
     try:
-        needed = estimate(options)
+        policy = outline(options)
+        needed, words = _without_rounds(policy), "at least"
+        if needed.peak <= free:
+            needed, words = _with_rounds(policy, options), "about"
     except LocalError:
         raise
     except RuntimeError as error:
@@ -97,40 +101,71 @@ def require_memory(options: LearnerOptions) -> str:
         slow = options.dtype == "bfloat16" and not computes_bfloat16(device)
         return f"memory: about {needed}; {_size(free)} free on {device}{_SLOW if slow else ''}"
     raise OutOfReach(
-        f"{options.model} needs about {needed} of memory, and {device} has {_size(free)} free: {_advice(options, free)}"
+        f"{options.model} needs {words} {needed} of memory, and {device} has {_size(free)} free: "
+        f"{_advice(options, free, fewer_tokens=words == 'about')}"
     )
 
 
-def _advice(options: LearnerOptions, free: int) -> str:
-    """Return the first of _REMEDIES with which the model fits."""
-    for remedy in _REMEDIES:
-        changed = replace(options, **remedy)
-        peak = estimate(changed).peak
-        if peak <= free:
+def _advice(options: LearnerOptions, free: int, *, fewer_tokens: bool) -> str:
+    """Return the first of _REMEDIES with which the model fits. `fewer_tokens` is whether fewer may make it fit, too."""
+    for changes in _changes(options):
+        changed = replace(options, **changes)
+        policy = outline(changed)
+        needed, words = _without_rounds(policy), "at least "
+        if needed.peak > free:
+            continue
+        fewer_tokens = True
+        with suppress(RuntimeError):  # the memory of some architectures cannot be estimated
+            needed, words = _with_rounds(policy, changed), ""
+        if needed.peak <= free:
             flags = {"gradient_checkpointing": "--gradient-checkpointing"}
-            words = [flags.get(name) or f"--{name} {value}" for name, value in remedy.items()]
-            return f"{' '.join(words)} would need {_size(peak)}"
-    return "no setting makes it fit; give a smaller model, or fewer --max-tokens"
+            named = [flags.get(name) or f"--{name} {value}" for name, value in changes.items()]
+            return f"{' '.join(named)} would need {words}{_size(needed.peak)}"
+    return f"no setting makes it fit; give a smaller model{', or fewer --max-tokens' if fewer_tokens else ''}"
+
+
+def _changes(options: LearnerOptions) -> Iterator[Mapping[str, Any]]:
+    """Yield what each of _REMEDIES changes of the settings, each change once. Adapters keep their rank."""
+    known: list[Mapping[str, Any]] = [{}]
+    for remedy in _REMEDIES:
+        wanted = {**remedy, "lora": options.lora} if options.lora and "lora" in remedy else remedy
+        changes = {name: value for name, value in wanted.items() if getattr(options, name) != value}
+        if changes not in known:
+            known.append(changes)
+            yield changes
 
 
 def estimate(options: LearnerOptions) -> Estimate:
     """Return the estimate for a full round of the longest completions. Raises ModelError if the folder has no model."""
-    policy = outline(options)
+    return _with_rounds(outline(options), options)
+
+
+def _with_rounds(policy: Policy, options: LearnerOptions) -> Estimate:
     with FakeTensorMode(allow_non_fake_inputs=True):
         policy.model.to_empty(device="cpu")
-        policy.model.tie_weights()
-        trained = [value for _, value in policy.trainable()]
-        in_fp32 = sum(4 * value.numel() for value in trained)
-        copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
-        # Adam keeps two moments of each weight, and the trainer an average. While Adam updates, it needs the memory of
-        # one moment more.
-        return Estimate(
-            weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies,
-            optimizer=3 * in_fp32,
-            gradients=in_fp32,
-            activations=max(int(SLACK * _training(policy, options)), in_fp32),
+        needed = _without_rounds(policy)
+        return replace(
+            needed,
+            activations=max(int(SLACK * _training(policy, options)), needed.activations),
             sampling=int(SLACK * _sampling(policy, options)),
         )
+
+
+def _without_rounds(policy: Policy) -> Estimate:
+    """Return what a policy needs whatever it reads and writes: less than a round needs."""
+    policy.model.tie_weights()
+    trained = [value for _, value in policy.trainable()]
+    in_fp32 = sum(4 * value.numel() for value in trained)
+    copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
+    return Estimate(
+        weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies,
+        # Adam keeps two moments of each weight, and the trainer an average. While Adam updates, it needs the memory of
+        # one moment more.
+        optimizer=3 * in_fp32,
+        gradients=in_fp32,
+        activations=in_fp32,
+        sampling=0,
+    )
 
 
 def _training(policy: Policy, options: LearnerOptions) -> int:

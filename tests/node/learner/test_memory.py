@@ -23,7 +23,7 @@ from transformers import (
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import device, memory
 from sapo_node.learner.memory import OutOfReach, require_memory
-from sapo_node.learner.model import ModelError
+from sapo_node.learner.model import ModelError, outline
 from tiny_models import FAMILIES, MIXTURE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
@@ -136,6 +136,56 @@ def test_what_no_setting_makes_fit_is_refused_with_that(folder, monkeypatch):
     with_free(monkeypatch, 1_000_000)
     with pytest.raises(OutOfReach, match="give a smaller model"):
         require_memory(options(folder))
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """The settings of which a whole round was estimated."""
+    asked = []
+    measured = memory._training
+    monkeypatch.setattr(memory, "_training", lambda policy, ways: asked.append(ways) or measured(policy, ways))
+    return asked
+
+
+def weights_alone(folder, **ways):
+    return memory._without_rounds(outline(options(folder, **ways))).peak
+
+
+@pytest.mark.parametrize("ways", [{}, {"lora": 4, "dtype": "bfloat16"}])
+def test_a_model_whose_weights_alone_do_not_fit_is_refused_before_any_round_is_estimated(
+    folder, monkeypatch, rounds, ways
+):
+    with_free(monkeypatch, weights_alone(folder, lora=4, dtype="bfloat16") - 1)
+    with pytest.raises(OutOfReach, match=r"needs at least \d+ MB \(weights .*; give a smaller model$") as caught:
+        require_memory(options(folder, **ways))
+    assert "sampling" not in str(caught.value)
+    assert rounds == []
+
+
+def test_only_settings_whose_weights_fit_are_estimated_and_each_once(folder, monkeypatch, rounds):
+    with_free(monkeypatch, weights_alone(folder, lora=4))
+    with pytest.raises(OutOfReach, match=r"give a smaller model, or fewer --max-tokens$"):
+        require_memory(options(folder, lora=4, max_tokens=512))
+    tried = [(ways.dtype, ways.gradient_checkpointing) for ways in rounds]
+    assert tried == [("float32", False), ("float32", True), ("bfloat16", False), ("bfloat16", True)]
+    assert {ways.lora for ways in rounds} == {4}
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2", "gemma3"])
+def test_the_weights_alone_are_those_of_the_estimate(tmp_path, family):
+    """Tied weights count once in both."""
+    needed = estimated(options(write_model(tmp_path, family)))
+    alone = memory._without_rounds(outline(options(tmp_path)))
+    assert (alone.weights, alone.optimizer, alone.gradients) == (needed.weights, needed.optimizer, needed.gradients)
+    assert alone.peak <= needed.peak
+
+
+def test_a_setting_that_cannot_be_estimated_is_advised_by_its_weights(tmp_path, monkeypatch):
+    write_model(tmp_path, MIXTURE)
+    monkeypatch.setattr(memory, "_REMEDIES", ({"lora": 1},))  # more would be larger than so small a model
+    with_free(monkeypatch, weights_alone(tmp_path, lora=1))
+    with pytest.raises(OutOfReach, match="--lora 1 would need at least"):
+        require_memory(options(tmp_path))
 
 
 def test_just_enough_is_enough(folder, monkeypatch):
