@@ -29,7 +29,8 @@ def is_kept(
         return [False] * len(offsets)
     kept = [not _overlaps(token, masked) for token in offsets]
     if "min-token-prob" in filters:
-        work = [place for place in range(len(offsets)) if place not in answer]
+        end = (len(text), len(text))
+        work = [place for place, token in enumerate(offsets) if place not in answer and token != end]
         rare = next((place for place in work if logprobs[place] < math.log(RARE)), len(offsets))
         for place in work:
             kept[place] = kept[place] and place < rare

@@ -111,7 +111,8 @@ class Batch:
     ) -> list[bool]:
         """Return which tokens of a completion to train on.
 
-        `offsets` has the first character of each token and the one after its last, as fast tokenizers give them.
+        `offsets` has the first character of each token and the one after its last, as fast tokenizers give them. For an
+        end behind the text both are the length of the text.
         `logprobs` has the log-probability of each token under the trainer's model. Without it the filters that need
         probabilities do not run.
         """

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -47,6 +47,8 @@ class Row:
     """Places of the tokens that are not taught."""
     sampled: tuple[float, ...] = ()
     """Log-probabilities with which the first tokens were sampled; of this node's completions only."""
+    has_end: bool = False
+    """Whether the last token is the end that is taught. It is no part of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class MicroBatch:
     """(B, T) 1 where one stands that is not silent."""
     answer: Tensor
     """(B, T) 1 where a token of the answer stands, or one after it."""
+    work: Tensor
+    """(B, T) 1 where a token before the answer stands, or one of its tags."""
     sampled: Tensor
     """(B, T) log-probability with which a token was sampled; NaN where that is unknown."""
 
@@ -101,7 +105,8 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
             answer = _answer(policy, completion, len(tokens)) if external else ()
             # A correct completion is taught to stop after its answer. Sampling stops there by itself, so that no end
             # was sampled that an incorrect one could be blamed for.
-            if advantage > 0 and completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
+            has_end = advantage > 0 and completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END)
+            if has_end:
                 tokens = (*tokens, policy.ends[0])
             silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
         except Refused as refused:
@@ -110,9 +115,8 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
             reason = Refusal.UNREADABLE if advantage > 0 else reason
         else:
             sampled = completion.logprobs[: len(tokens)]
-            rows.append(
-                Row(group.id, number, group.source, prompt, tokens, advantage, group.weight, answer, silent, sampled)
-            )
+            row = Row(group.id, number, group.source, prompt, tokens, advantage, group.weight, answer, silent, sampled)
+            rows.append(replace(row, has_end=has_end))
     if reason and not any(row.advantage > 0 for row in rows):
         raise Refused(reason)
     return rows
@@ -203,12 +207,15 @@ def _batch(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> 
     places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in rows))}
     prompt_of = [places[row.prompt] for row in rows]
     targets, mask = pad_right([row.completion for row in rows], policy.pad, policy.device)
-    answer, trained = torch.zeros_like(mask), mask.clone()
+    answer, trained, work = torch.zeros_like(mask), mask.clone(), mask.clone()
     sampled = torch.full(mask.shape, torch.nan, device=policy.device)
     for place, row in enumerate(rows):
         sampled[place, : len(row.sampled)] = torch.tensor(row.sampled, device=policy.device)
         answer[place, list(row.answer)] = 1
         trained[place, list(row.silent)] = 0
+        work[place, list(row.answer)] = 0
+        if row.has_end:
+            work[place, len(row.completion) - 1] = 0
     return MicroBatch(
         rows=tuple(rows),
         prompts=tuple(places),
@@ -219,6 +226,7 @@ def _batch(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> 
         mask=mask,
         trained=trained,
         answer=answer,
+        work=work,
         sampled=sampled,
     )
 

@@ -31,7 +31,7 @@ def passing(
         ]
         stopped |= guessed
     if "min-token-prob" in names:
-        surprising = surprises(logprobs, batch.mask - batch.answer) & correct & ~stopped
+        surprising = surprises(logprobs, batch.work) & correct & ~stopped
         rejected += [
             (row, "min-token-prob") for row, is_part in zip(batch.rows, surprising.any(1), strict=True) if is_part
         ]
@@ -45,7 +45,8 @@ def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
     These are the first token with a probability below RARE and all later ones. After that token the text is one that
     this policy would hardly reach by itself. It may return to probable tokens, but they still belong to an improbable
     text: a false step in familiar words has a rare token only where it begins.
-    `before_answer` is 1 for the tokens before the answer and for its tags. Only these tokens can be masked.
+    `before_answer` is 1 for the tokens before the answer and for its tags. Only these tokens can be masked: not the end
+    that the node itself puts behind the text.
     """
     work = before_answer.bool()
     rare = (logprobs < math.log(RARE)) & work

@@ -22,10 +22,15 @@ LIKELY = [-0.1] * len(OFFSETS)
 def test_the_filters_are_those_of_the_learner(logprobs):
     answer = torch.tensor([[float(place in ANSWER) for place in range(9)]])
     row = SimpleNamespace(advantage=1.0, group="peer/1/0/0", number=0)
-    batch = SimpleNamespace(rows=(row,), mask=torch.ones(1, 9), answer=answer)
+    work = torch.tensor([[float(place not in (*ANSWER, 8)) for place in range(9)]])
+    batch = SimpleNamespace(rows=(row,), mask=torch.ones(1, 9), answer=answer, work=work)
     for filters in ({"min-token-prob"}, {"answer-likelihood"}, {"min-token-prob", "answer-likelihood"}, set()):
         passes, _ = passing(filters, batch, torch.tensor([logprobs], dtype=torch.float64))
         assert is_kept(TEXT, (), OFFSETS, logprobs, filters) == passes[0].bool().tolist()
+
+
+def test_the_end_of_the_sequence_is_no_token_that_a_filter_masks():
+    assert all(is_kept(TEXT, (), OFFSETS, [*LIKELY[:-1], -9.0], {"min-token-prob"}))
 
 
 def test_a_token_that_overlaps_a_masked_phrase_is_not_trained_on():

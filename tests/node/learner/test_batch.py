@@ -1,5 +1,6 @@
 """Text discipline: which tokens of local and external groups are trained."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForC
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
+from sapo_node.learner.filters import passing
 from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, SPARED, alike, stems_of
 from sapo_node.learner.generate import prompts_of
 from sapo_node.learner.lanes import LEAST_PROMPT
@@ -51,6 +53,29 @@ def test_the_end_that_is_taught_is_no_part_of_the_answer(policy):
     [row] = rows(policy, external("so <answer>4</answer>"))
     assert policy.decode([row.completion[place] for place in row.answer]) == "4"
     assert len(row.completion) - 1 not in row.answer
+
+
+def test_the_end_that_is_taught_is_not_masked_however_improbable_it_is(policy):
+    passes, rejected = filtered(policy, -1)
+    assert passes == [1.0] * len(passes)
+    assert rejected == []
+
+
+def test_improbable_work_masks_the_work_after_it_and_neither_answer_nor_end(policy):
+    passes, rejected = filtered(policy, 0)
+    [row] = rows(policy, external("so <answer>4</answer>"))
+    end = len(row.completion) - 1
+    assert [place for place, passed in enumerate(passes) if passed] == [*row.answer, end]
+    assert rejected == ["min-token-prob"]
+
+
+def filtered(policy, improbable):
+    """What `min-token-prob` leaves of a completion with one improbable token, and what it rejects."""
+    [batch] = micro_batches(policy, rows(policy, external("so <answer>4</answer>")))
+    logprobs = torch.full(batch.mask.shape, 0.9).log()
+    logprobs[0, improbable] = math.log(1e-4)
+    passes, rejected = passing({"min-token-prob"}, batch, logprobs)
+    return passes[0].tolist(), [name for _, name in rejected]
 
 
 def test_text_after_the_answer_is_a_part_of_it(policy):
