@@ -89,7 +89,7 @@ def _of_model(model: str) -> Recipe:
         return _SMALL
     return Recipe(
         lora=RANK,
-        lora_layers=_layers(settings) // 3,
+        lora_layers=_last_third(settings),
         learning_rate=4e-4 if parameters < MEDIUM else 1e-4,
         dtype=AUTO,
         max_tokens=32 if parameters < MEDIUM else 256,
@@ -97,9 +97,12 @@ def _of_model(model: str) -> Recipe:
     )
 
 
-def _layers(settings: dict[str, Any]) -> int:
-    """Return the number of layers, or 0 if the settings do not say it: then all layers have adapters."""
-    return next((settings[name] for name in LAYERS if isinstance(settings.get(name), int)), 0)
+def _last_third(settings: dict[str, Any]) -> int:
+    """Return a third of the number of layers, at least one. Return 0 if the settings do not say the number: then all
+    layers have adapters.
+    """
+    layers: int = next((settings[name] for name in LAYERS if isinstance(settings.get(name), int)), 0)
+    return max(1, layers // 3) if layers > 0 else 0
 
 
 def _parameters(folder: Path, settings: dict[str, Any]) -> int:

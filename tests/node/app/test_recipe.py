@@ -24,6 +24,12 @@ def test_a_large_model_gets_adapters_in_a_third_of_its_layers_whatever_their_num
     assert (recipe.lora, recipe.lora_layers, recipe.max_tokens) == (16, 8, 256)
 
 
+@pytest.mark.parametrize(("layers", "adapted"), [(1, 1), (2, 1), (3, 1), (5, 1), (6, 2)])
+def test_a_large_model_of_few_layers_has_adapters_in_one_at_least(tmp_path, layers, adapted):
+    recipe = recipe_of(Config(model=folder_of(tmp_path, 3_000_000_000, num_hidden_layers=layers)))
+    assert recipe.lora_layers == adapted
+
+
 def test_a_large_model_that_does_not_say_its_layers_gets_adapters_in_all(tmp_path):
     recipe = recipe_of(Config(model=folder_of(tmp_path, 3_000_000_000)))
     assert (recipe.lora, recipe.lora_layers) == (16, 0)
