@@ -239,7 +239,7 @@ probe --model mixed                         | 1 | mixed & no usable causal langu
 probe --examples 9                          | 1 | examples is 9 & from 0 to 8
 probe --swarm nowhere                       | 1 | no manifest 'nowhere'
 probe --swarm manifests/plugin.toml         | 1 | task & another package defines & install
-probe --prompts 1 --max-tokens 60000        | 1 | 60000 new ones exceed & fewer --examples or --max-tokens
+probe --prompts 1 --max-tokens 60000        | 1 | 60000 leaves none for a prompt & give a lower --max-tokens
 
 # status, peers, why
 peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers

@@ -74,7 +74,7 @@ def test_a_step_is_as_long_whatever_the_largest_round_may_be():
         trainer = Trainer(load(OPTIONS), replace(OPTIONS, groups=groups))
         before = weights(trainer)
         trainer.train(TrainRequest(1, (external("so <answer>4</answer>", "no", rewards=(1, 0)),)))
-        moved.append(sum(float((new - old).abs().sum()) for old, new in zip(before, trainer.parameters, strict=True)))
+        moved.append(sum(float((new - old).abs().sum()) for old, new in zip(before, weights(trainer), strict=True)))
     assert moved[1] == pytest.approx(moved[0], rel=1e-3)
 
 
