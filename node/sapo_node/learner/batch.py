@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -115,8 +115,8 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
             reason = Refusal.UNREADABLE if advantage > 0 else reason
         else:
             sampled = completion.logprobs[: len(tokens)]
-            row = Row(group.id, number, group.source, prompt, tokens, advantage, group.weight, answer, silent, sampled)
-            rows.append(replace(row, has_end=has_end))
+            of_group = (group.id, number, group.source)
+            rows.append(Row(*of_group, prompt, tokens, advantage, group.weight, answer, silent, sampled, has_end))
     if reason and not any(row.advantage > 0 for row in rows):
         raise Refused(reason)
     return rows

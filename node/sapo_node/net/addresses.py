@@ -12,8 +12,8 @@ from sapo_protocol.keys import public_key_of
 HOST_PROTOCOLS = frozenset({"ip4", "ip6", "dns", "dns4", "dns6"})
 IPV4 = 4
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound here
-
-
+_INTERNET = 2
+"""What `_reach` says of an address of the Internet."""
 _TRANSLATED = tuple(map(ipaddress.ip_network, ("::/96", "64:ff9b::/96", "2002::/16")))
 """Networks whose addresses hold an IPv4 address, possibly a private one, to which a gateway may lead (RFC 4291 section
 2.5.5.1, RFC 6052, RFC 3056). Nobody needs them to reach a peer.
@@ -112,9 +112,6 @@ def may_be_followed(text: str, met: str) -> bool:
     except ValueError:
         return False
     return _reach(named) >= _reach(here)
-
-
-_INTERNET = 2
 
 
 def _reach(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:

@@ -9,7 +9,7 @@ from sapo_node.groups.types import GroupKey
 from sapo_node.trust.constants import Tier
 
 STORED_BYTES = 1_000_000
-"""Bytes of local texts that are stored, the newest; of external texts as many."""
+"""Bytes of local texts that are stored, the newest; of external texts on offer as many, and of those trained on."""
 
 
 @dataclass(frozen=True, slots=True)
