@@ -11,16 +11,11 @@ from torch import Tensor
 from sapo_node.groups.answer import ANSWER_END, answer_span
 from sapo_node.groups.messages import Refusal, Sampled, Source, TrainGroup
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner.device import micro_logits
 from sapo_node.learner.forward import Tokens, beginning_of, pad_right, read_prompts, run, stems_of
 from sapo_node.learner.lanes import Lanes, lane_mask, lane_size, packed
 from sapo_node.learner.model import Policy, Unreadable
 from sapo_node.learner.states import select
 
-MICRO_TOKENS = 4096
-"""Tokens that the model reads for one micro-batch, at most: stems, prompts and padded completions."""
-MICRO_CACHE = 2**15
-"""Tokens in the cache of one micro-batch, at most, if each completion has a copy of its prompt."""
 PADDING = 0.5
 """Padding of the completions of one micro-batch, at most, as a share of all tokens that the model reads for it."""
 
@@ -197,9 +192,9 @@ class _Size:
         read = self.begun + len(self.prompts) * self.longest_rest
         return (
             padded + read <= (1 + PADDING) * (self.tokens + read)
-            and padded + read <= MICRO_TOKENS
-            and padded + self.rows * self.longest_prompt <= MICRO_CACHE
-            and padded * policy.vocabulary <= micro_logits(policy.device)
+            and padded + read <= policy.at_once.read
+            and padded + self.rows * self.longest_prompt <= policy.at_once.cached
+            and padded * policy.vocabulary <= policy.at_once.logits
         )
 
 

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import psutil
@@ -14,10 +13,6 @@ from sapo_node.learner.folder import ModelError
 
 _CPUINFO = Path("/proc/cpuinfo")
 _CGROUP = Path("/sys/fs/cgroup")
-_LOGITS = (2**26, 2**28)
-"""Bounds of `micro_logits`: 256 MiB and 1 GiB in fp32."""
-_LOGITS_SHARE = 2**-5
-"""Share of the memory of a device that the logits of one micro-batch take, at most."""
 
 
 def pick_device(wanted: str) -> torch.device:
@@ -70,16 +65,6 @@ def _bfloat16_cpu() -> bool:
         words = {word for line in _CPUINFO.read_text().splitlines() for word in line.split()}
         return not words.isdisjoint({"avx512_bf16", "amx_bf16", "bf16"})
     return False
-
-
-@cache
-def micro_logits(device: torch.device) -> int:
-    """Return how many logits a micro-batch may have.
-
-    This depends on the size of the memory and not on what is free: a replay must cut the same micro-batches.
-    """
-    share = int(_LOGITS_SHARE * total_memory(device)) // torch.float32.itemsize
-    return min(max(share, _LOGITS[0]), _LOGITS[1])
 
 
 def total_memory(device: torch.device) -> int:

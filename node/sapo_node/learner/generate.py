@@ -24,8 +24,6 @@ from sapo_node.learner.model import ModelError, Policy, Unreadable
 from sapo_node.learner.states import select
 from sapo_node.learner.static_cache import StaticDecoder, has_graphs
 
-ROWS = 128
-"""Completions in one batch, at most. It bounds memory."""
 BELOW_ONE = 1 - 2**-20
 """Factor on random numbers between 0 and 1, so that rounding never takes one beyond the last token with a chance."""
 LEAST_REPLAYED = 4
@@ -60,7 +58,8 @@ def generate(
     """
     prompts = prompts_of(policy, request, opening=opening)
     generator = torch.Generator(device=policy.device).manual_seed(request.seed)
-    at_once = max(1, ROWS // request.completions)
+    longest = max((len(prompt) for prompt in prompts), default=0) + request.max_tokens
+    at_once = max(1, policy.at_once.rows(longest, policy.vocabulary) // request.completions)
     groups: list[tuple[Sampled, ...]] = []
     for start in range(0, len(prompts), at_once):
         rows = _sample(policy, prompts[start : start + at_once], request, generator)

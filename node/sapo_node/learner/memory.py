@@ -23,7 +23,6 @@ from sapo_node.learner import grpo
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.device import computes_bfloat16, free_memory, pick_device
 from sapo_node.learner.forward import read_prompts, run
-from sapo_node.learner.generate import ROWS
 from sapo_node.learner.model import ModelError, Policy, outline
 from sapo_node.learner.states import select
 from sapo_protocol.errors import LocalError
@@ -197,9 +196,10 @@ def _full_round(options: LearnerOptions) -> Iterator[Row]:
 @torch.no_grad()
 def _sampling(policy: Policy, options: LearnerOptions) -> int:
     """Return the peak bytes of reading prompts and of sampling the last token of the longest completions."""
-    rows = min(ROWS, options.groups * options.completions)
+    tokens = PROMPT_TOKENS + options.max_tokens
+    rows = min(policy.at_once.rows(tokens, policy.vocabulary), options.groups * options.completions)
     prompts = max(1, rows // options.completions)
-    read = [(0,) * (PROMPT_TOKENS + options.max_tokens)] * prompts
+    read = [(0,) * tokens] * prompts
     peak = _Peak(policy.model)
     with peak:
         _, cache, mask = read_prompts(policy, read, {})

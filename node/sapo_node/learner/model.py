@@ -26,7 +26,8 @@ from transformers.utils.logging import disable_progress_bar
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import Prompt, chat
-from sapo_node.learner.device import pick_device, pick_dtype, set_up
+from sapo_node.learner.at_once import AtOnce, at_once
+from sapo_node.learner.device import pick_device, pick_dtype, set_up, total_memory
 from sapo_node.learner.encoding import (
     TemplateFailed,
     Unreadable,
@@ -79,6 +80,8 @@ class Policy:
     """Rank of the trained adapters; 0 if all weights are trained."""
     lora_layers: int = 0
     """Layers with adapters, counted from the output; 0 if all layers have them."""
+    at_once: AtOnce = AtOnce()
+    """How much of it is computed at once."""
 
     def trainable(self) -> list[tuple[str, nn.Parameter]]:
         """Return the trained parameters, in an order that depends on the model alone."""
@@ -212,6 +215,8 @@ def _require_causal(model: Any, device: torch.device) -> None:
 def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:
     """Return a policy without a tokenizer."""
     described = model.config.get_text_config()  # a multimodal model has a separate config for its language model
+    device = pick_device(options.device)
+    layers = (options.lora and options.lora_layers) or int(described.num_hidden_layers)
     return Policy(
         model=model,
         tokenizer=None,
@@ -226,6 +231,7 @@ def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:
         lora=options.lora,
         lora_layers=options.lora_layers,
         thinking=options.thinking,
+        at_once=at_once(described, model.dtype, device.type, total_memory(device), trained_layers=layers),
     )
 
 
