@@ -99,6 +99,8 @@ class Sampled:
     """The log-probability with which each of `tokens` was sampled; empty where it is not known."""
     silent: tuple[tuple[int, int], ...] = ()
     """Spans of a peer's text that are masked: the first character of each, and the one behind its last."""
+    end: tuple[int, float] | None = None
+    """The end token that this model sampled, and the log-probability with which it did; None if it sampled none."""
 
 
 @dataclass(frozen=True, slots=True)

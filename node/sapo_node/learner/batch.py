@@ -1,4 +1,6 @@
-"""From groups of text to padded micro-batches of tokens. The end is trained only where a completion really ended."""
+"""From groups of text to padded micro-batches of tokens. An end is trained where one was sampled, and behind the answer
+of a correct completion.
+"""
 
 import math
 from collections import Counter
@@ -98,8 +100,8 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
         try:
             tokens = _tokens(policy, completion, max_tokens)
             answer = _answer(policy, completion, len(tokens)) if external else ()
-            # A correct completion is taught to stop after its answer. Sampling stops there by itself, so that no end
-            # was sampled that an incorrect one could be blamed for.
+            # A correct completion is taught to stop after its answer, where sampling stops by itself. An incorrect one
+            # with an answer sampled no end that it could be blamed for.
             has_end = advantage > 0 and completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END)
             if has_end:
                 tokens = (*tokens, policy.ends[0])
@@ -109,7 +111,7 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
         except Unreadable:
             reason = Refusal.UNREADABLE if advantage > 0 else reason
         else:
-            sampled = completion.logprobs[: len(tokens)]
+            sampled = _known(completion)[: len(tokens)]
             of_group = (group.id, number, group.source)
             rows.append(Row(*of_group, prompt, tokens, advantage, group.weight, answer, silent, sampled, has_end))
     if reason and not any(row.advantage > 0 for row in rows):
@@ -119,9 +121,10 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
 
 def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, ...]:
     if completion.tokens is not None:
-        if any(not 0 <= token < policy.vocabulary for token in completion.tokens):
+        tokens = completion.tokens if completion.end is None else (*completion.tokens, completion.end[0])
+        if any(not 0 <= token < policy.vocabulary for token in tokens):
             raise Refused(Refusal.OUTSIDE)
-        return completion.tokens
+        return tokens
     # Encoding takes time in proportion to the text.
     if len(completion.text) > 64 * max_tokens:
         raise Refused(Refusal.TOO_LONG)
@@ -131,6 +134,11 @@ def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, 
     if len(encoded) > max_tokens:
         raise Refused(Refusal.TOO_LONG)
     return tuple(encoded)
+
+
+def _known(completion: Sampled) -> tuple[float, ...]:
+    """Return the log-probabilities with which the first tokens of a completion were sampled."""
+    return completion.logprobs if completion.end is None else (*completion.logprobs, completion.end[1])
 
 
 def _answer(policy: Policy, completion: Sampled, tokens: int) -> tuple[int, ...]:

@@ -1,5 +1,5 @@
-"""A completion that grows token by token. It knows when it ends: after an end token of the model, which it does not
-keep, or with the closing tag of its answer.
+"""A completion that grows token by token. It knows when it ends: after an end token of the model, which is no part of
+its text, or with the closing tag of its answer.
 """
 
 from dataclasses import dataclass, field
@@ -18,15 +18,18 @@ class Draft:
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    end: tuple[int, float] | None = None
+    """The end token and its log-probability, if the completion has ended with one."""
     stopped: bool = False
 
     def add(self, policy: Policy, token: int, logprob: float) -> None:
         """Add the next token, and stop if the completion ends with it."""
+        logprob = round(logprob, DECIMALS)
         if token in policy.ends:
-            self.stopped = True
+            self.end, self.stopped = (token, logprob), True
             return
         self.tokens.append(token)
-        self.logprobs.append(round(logprob, DECIMALS))
+        self.logprobs.append(logprob)
         self.stopped = policy.closes_answer(self.tokens)
 
     def finished(self, policy: Policy, max_bytes: int) -> Sampled:
@@ -34,4 +37,5 @@ class Draft:
         tokens, text = within(self.tokens, max_bytes, policy.decode)
         whole = self.stopped and len(tokens) == len(self.tokens)
         finish: Finish = "stop" if whole else "length"
-        return Sampled(text, finish, tuple(tokens), tuple(self.logprobs[: len(tokens)]))
+        end = self.end if whole else None
+        return Sampled(text, finish, tuple(tokens), tuple(self.logprobs[: len(tokens)]), end=end)

@@ -134,6 +134,24 @@ def test_a_token_outside_the_vocabulary_is_refused(policy):
         rows(policy, group)
 
 
+def ended(policy, end):
+    """An incorrect completion of this node that ended without an answer."""
+    tokens = tuple(policy.encode_foreign("5"))
+    return TrainGroup("local", QUESTION, 1.0, (-1.0,), (Sampled("5", "stop", tokens, (-0.5,), end=end),))
+
+
+def test_an_end_that_was_sampled_is_trained_on_whatever_the_advantage(policy):
+    [row] = rows(policy, ended(policy, (policy.ends[0], -0.25)))
+    assert row.completion == (*policy.encode_foreign("5"), policy.ends[0])
+    assert row.sampled == (-0.5, -0.25)
+
+
+def test_an_end_outside_the_vocabulary_is_refused(policy):
+    group = replace(ended(policy, (policy.vocabulary, -0.25)), advantages=(1.0,))
+    with pytest.raises(Refused, match=Refusal.OUTSIDE):
+        rows(policy, group)
+
+
 def test_a_prompt_that_fills_the_model_is_refused(policy):
     group = TrainGroup("external", "5" * 500, 1.0, (1.0,), (Sampled("x", "stop"),))
     with pytest.raises(Refused, match=Refusal.NO_ROOM):

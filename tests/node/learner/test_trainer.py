@@ -228,6 +228,22 @@ def test_filters_are_for_right_answers_of_others_alone():
     assert all(group.tokens > 0 for group in report.groups.values())
 
 
+def test_a_policy_that_ends_without_an_answer_learns_not_to():
+    trainer = Trainer(load(OPTIONS), OPTIONS)
+    policy = trainer.policy
+
+    def chance():
+        """The log-probability of an end in place of a completion."""
+        asked = torch.tensor([policy.prompt_tokens(Prompt(QUESTION))])
+        with torch.no_grad():
+            return policy.model(asked).logits[0, -1].log_softmax(-1)[policy.ends[0]].item()
+
+    before = chance()
+    empty = Sampled("", "stop", (), end=(policy.ends[0], before))
+    trainer.train(TrainRequest(1, (TrainGroup("local", QUESTION, 1.0, (-1.0,), (empty,)),)))
+    assert chance() < before
+
+
 def test_weight_zero_trains_nothing(trainer):
     report = trainer.train(TrainRequest(1, (external("aaaa", "bbbb", rewards=(1, 0), weight=0.0),)))
     assert report.skipped is not None
