@@ -24,7 +24,7 @@ help:
 	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
 	@echo "make docs    build/site/html: all pages as a site, with a reference written from the code; warnings are errors"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
-	@echo "make bench-learner  a round of the learner beside TRL's GRPOTrainer; MODEL=smollm2, DEVICE=cuda, GROUPS, TOKENS and ROUNDS choose others"
+	@echo "make bench-learner  a round of the learner beside TRL's GRPOTrainer, and its generation beside transformers' batching; MODEL=smollm2, DEVICE=cuda, GROUPS, TOKENS and ROUNDS choose others"
 	@echo "make fuzz    FUZZ_SECONDS of coverage-guided fuzzing of each part that reads foreign bytes"
 	@echo "make faults  FAULTS kills, power cuts, full and slow disks, and jumps of the clock in a training swarm of three"
 	@echo "make lock    requirements.lock again, from pyproject.toml and constraints.txt"

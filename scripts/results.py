@@ -256,14 +256,16 @@ def faults() -> str:
 
 
 def learner() -> str:
-    """A round of the learner beside one of TRL's."""
+    """A round of the learner beside one of TRL's, and the generation of transformers, which trains nothing."""
     head = ("rewards", "learner", "CPU-seconds a round", "generate", "forward and backward", "tokens a CPU-second")
     rows = []
     for each in load("bench_learner")["results"]:
-        phases = (f"{each['phases'][name]:.3f}" for name in ("generate", "forward_backward"))
-        rate, memory = f"{each['tokens_per_second']:,}", str(each["peak_mib"])
-        rows.append((each["rewards"], each["learner"], f"{each['seconds']:.3f}", *phases, rate, memory))
-    return table((*head, "peak memory, MiB"), rows, left=(0, 1))
+        generate, train = (each["phases"][name] for name in ("generate", "forward_backward"))
+        cells = (f"{each['seconds']:.3f}", f"{generate:.3f}", f"{train:.3f}", f"{each['tokens_per_second']:,}")
+        shown = cells if train else ("", cells[1], "", "")
+        generated = f"{each['tokens'] / generate:,.0f}"
+        rows.append((each["rewards"], each["learner"], *shown, generated, str(each["peak_mib"])))
+    return table((*head, "tokens a CPU-second of generation", "peak memory, MiB"), rows, left=(0, 1))
 
 
 TABLES: Mapping[str, Callable[[], str]] = {

@@ -24,44 +24,44 @@ from sapo_node.learner.model import load
 PAGE = 256
 """Tokens in one block of the cache, by default."""
 BATCH_TOKENS = 8192
-"""Tokens that are read at once at most, by default where the cache has no given size."""
+"""Tokens that are read at once, at most, by default."""
 
 
-def generation_config(policy, longest):
+def generation_config(policy):
     return GenerationConfig(
         do_sample=True,
         temperature=1.0,
         top_k=0,
         top_p=1.0,
         num_return_sequences=COMPLETIONS,
-        max_new_tokens=longest,
         eos_token_id=list(policy.ends),
         pad_token_id=policy.pad,
     )
 
 
 def cache_config(prompts, longest):
-    """Return a cache with room for a whole round at once. By default it takes nearly all memory of the device, which
-    the learners share.
+    """Return a cache with room for a whole round at once, and for reading all its prompts at once. By default it takes
+    nearly all memory of the device, which the learners share.
     """
     blocks = sum(COMPLETIONS * ceil((len(prompt) + longest) / PAGE) for prompt in prompts)
-    return ContinuousBatchingConfig(num_blocks=blocks, max_batch_tokens=BATCH_TOKENS)
+    at_once = max(COMPLETIONS * len(prompts), sum(map(len, prompts)))
+    return ContinuousBatchingConfig(num_blocks=blocks, max_batch_tokens=min(BATCH_TOKENS, at_once))
 
 
 @contextmanager
 def manager_of(policy, prompts, longest):
     """Yield a manager with an empty cache: what was read before a training step does not hold after it."""
     configs = {
-        "generation_config": generation_config(policy, longest),
+        "generation_config": generation_config(policy),
         "continuous_batching_config": cache_config(prompts, longest),
     }
     with policy.model.continuous_batching_context_manager(**configs) as manager:
         yield manager
 
 
-def complete(manager, prompts):
+def complete(manager, prompts, longest):
     """Return the tokens of each prompt's completions. Raises RuntimeError if the manager fails."""
-    asked = manager.add_requests(prompts)
+    asked = manager.add_requests(prompts, max_new_tokens=longest)
     done = list(islice(manager, len(prompts) * COMPLETIONS))
     errors = [each.error for each in done if each.error]
     if errors or len(done) < len(prompts) * COMPLETIONS:
@@ -82,8 +82,8 @@ def run(setting):
         [policy.prompt_tokens(examples.prompt(item.dataset, item.task.prompt)) for item in items] for items in rounds
     ]
     try:
-        with manager_of(policy, prompts[0], longest=2) as manager:
-            complete(manager, prompts[0][:1])
+        with manager_of(policy, prompts[0], options.max_tokens) as manager:
+            complete(manager, prompts[0][:1], longest=2)
             attention = policy.model.config.get_text_config()._attn_implementation
     except Exception as error:  # noqa: BLE001 - what it refuses with has no class of its own
         tell({"refused": f"{type(error).__name__}: {error}"})
@@ -94,7 +94,7 @@ def run(setting):
         with manager_of(policy, asked, options.max_tokens) as manager:
             watch.begin()
             with watch.phase("generate"):
-                groups = complete(manager, asked)
+                groups = complete(manager, asked, options.max_tokens)
             with watch.phase("score"):
                 scored = [
                     rewards_of(item, [policy.decode(tokens) for tokens in group], setting.rewards)

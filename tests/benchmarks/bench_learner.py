@@ -84,8 +84,9 @@ def measure(setting, scratch):
             "rewards": setting.rewards,
             "learner": learner,
             **summary(rounds[learner][WARM_UP:]),
-            "loaded_mib": round(loaded[learner]["peak_mib"]),
+            "loaded_mib": round(loaded[learner].pop("peak_mib")),
             "peak_mib": round(peak[learner]),
+            **loaded[learner],
         }
         for learner in taking
     ]
