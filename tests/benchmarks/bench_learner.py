@@ -25,6 +25,8 @@ import batching_worker
 import learner_worker as worker
 import torch
 
+from sapo_node.learner.device import pick_dtype
+
 RESULTS = Path("results")
 WARM_UP = 1
 GROUPS = 8
@@ -176,7 +178,7 @@ def main(model, device, groups, tokens, rounds):
             "rounds": counted,
             "warm_up": WARM_UP,
             "model": model,
-            "dtype": setting.options.dtype,
+            "dtype": str(pick_dtype(setting.options.dtype, torch.device(device))).removeprefix("torch."),
             "device": device if device == "cpu" else torch.cuda.get_device_name(),
             "clock": CLOCKS[device],
             "trl": {name: trl[name] for name in kept},

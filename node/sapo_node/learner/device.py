@@ -36,6 +36,9 @@ def set_up(device: torch.device) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
         # A search for bugs, which takes time.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        # For each shape of a batch that it has not seen, cuDNN plans attention anew, which takes about a second. The
+        # batches of a round have shapes of their own.
+        torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def free_memory(device: torch.device) -> int:

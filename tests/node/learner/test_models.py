@@ -303,11 +303,12 @@ def test_a_missing_folder_says_so(tmp_path):
 @pytest.fixture
 def torch_settings(monkeypatch):
     """Lets a test change the settings of torch for the whole process, and puts them back."""
-    before = torch.are_deterministic_algorithms_enabled()
+    before, planned = torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.cudnn_sdp_enabled()
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     yield
     torch.use_deterministic_algorithms(before)
+    torch.backends.cuda.enable_cudnn_sdp(planned)
 
 
 @pytest.mark.usefixtures("torch_settings")
@@ -315,3 +316,10 @@ def torch_settings(monkeypatch):
 def test_cuda_is_asked_for_repeatable_kernels_and_a_cpu_has_them(name, expected):
     set_up(torch.device(name))
     assert torch.are_deterministic_algorithms_enabled() == expected
+
+
+@pytest.mark.usefixtures("torch_settings")
+def test_attention_on_cuda_is_not_planned_anew_for_each_shape_of_a_batch():
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    set_up(torch.device("cuda"))
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
