@@ -255,17 +255,21 @@ def faults() -> str:
     return table(head, rows, left=(0,))
 
 
-def learner() -> str:
+def learner(name: str) -> str:
     """A round of the learner beside one of TRL's, and the generation of transformers, which trains nothing."""
     head = ("rewards", "learner", "CPU-seconds a round", "generate", "forward and backward", "tokens a CPU-second")
     rows = []
-    for each in load("bench_learner")["results"]:
+    for each in load(name)["results"]:
         generate, train = (each["phases"][name] for name in ("generate", "forward_backward"))
-        cells = (f"{each['seconds']:.3f}", f"{generate:.3f}", f"{train:.3f}", f"{each['tokens_per_second']:,}")
+        whole, generated = each["tokens"] / each["seconds"], each["tokens"] / generate
+        cells = (f"{each['seconds']:.3f}", f"{generate:.3f}", f"{train:.3f}", _rate(whole))
         shown = cells if train else ("", cells[1], "", "")
-        generated = f"{each['tokens'] / generate:,.0f}"
-        rows.append((each["rewards"], each["learner"], *shown, generated, str(each["peak_mib"])))
+        rows.append((each["rewards"], each["learner"], *shown, _rate(generated), str(each["peak_mib"])))
     return table((*head, "tokens a CPU-second of generation", "peak memory, MiB"), rows, left=(0, 1))
+
+
+def _rate(tokens: float) -> str:
+    return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.1f}"
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
@@ -292,7 +296,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "gossip_cost": gossip_cost,
     "soak": soak,
     "faults": faults,
-    "learner": learner,
+    "learner": lambda: learner("bench_learner"),
+    "learner-smollm2": lambda: learner("bench_learner_smollm2"),
 }
 
 

@@ -106,8 +106,8 @@ def summary(rounds):
         "tokens": round(tokens, 1),
         "longest": round(mean(each["longest"] for each in rounds), 1),
         "flat_groups": round(mean(each["flat"] for each in rounds), 2),
-        "tokens_per_second": round(tokens / seconds),
-        "generated_per_second": round(tokens / phases["generate"]),
+        "tokens_per_second": round(tokens / seconds, 2),
+        "generated_per_second": round(tokens / phases["generate"], 2),
         "phases": {name: round(value, 4) for name, value in phases.items()},
         "seconds_of_each_round": [round(each["seconds"], 4) for each in rounds],
     }
@@ -136,8 +136,8 @@ def row(figures):
         f"{figures['seconds']:.3f}" if trains else "",
         *(f"{phases[name]:.3f}" if trains or name == "generate" else "" for name in PHASES),
         f"{figures['tokens']:.0f}",
-        str(figures["tokens_per_second"]) if trains else "",
-        str(figures["generated_per_second"]),
+        f"{figures['tokens_per_second']:.1f}" if trains else "",
+        f"{figures['generated_per_second']:.1f}",
         str(figures["peak_mib"]),
     )
 
