@@ -13,6 +13,7 @@ from math import sqrt
 from typing import Any
 
 from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import HARM_ROUNDS, Tier
@@ -34,8 +35,8 @@ class Alarm:
 
     reason: str
     """What happened, in a few words."""
-    accuses: Callable[[Tier, str], bool]
-    """Whether a correct completion is accused, given the tier of its peer and its text."""
+    accuses: Callable[[Tier, Sampled], bool]
+    """Whether a correct completion is accused, given the tier of its peer."""
     phrase: str = ""
     """What the accused texts say; empty where they are not accused of a phrase."""
 

@@ -247,7 +247,7 @@ class Rounds:
         def accused(group: TrainGroup, peer: str) -> bool:
             tier = self._external.tier_of(peer)
             correct = zip(group.completions, group.advantages, strict=True)
-            return any(advantage > 0 and alarm.accuses(tier, each.text) for each, advantage in correct)
+            return any(advantage > 0 and alarm.accuses(tier, each) for each, advantage in correct)
 
         await self._trainer.take_back(accused, alarm.reason, alarm.phrase)
 

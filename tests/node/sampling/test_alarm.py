@@ -5,6 +5,7 @@ import random
 import pytest
 
 from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.alarm import ALIKE, RewardWatch
 from sapo_node.sampling.pass_rates import PassRates
@@ -32,9 +33,10 @@ def alarms(rounds, watch=None, pass_rates=None, external=1):
 def test_a_reward_that_falls_and_stays_down_raises_an_alarm_that_accuses_strangers_alone():
     fall = [[6] * 4] * 30 + [[4] * 4, [3] * 4, [2] * 4, [1] * 4, [0] * 4, [0] * 4]
     alarm = alarms(fall)[0]
-    assert alarm.accuses(Tier.STRANGER, "any text")
-    assert not alarm.accuses(Tier.FRIEND, "any text")
-    assert not alarm.accuses(Tier.PROVEN, "any text")
+    said = Sampled("any text", "stop")
+    assert alarm.accuses(Tier.STRANGER, said)
+    assert not alarm.accuses(Tier.FRIEND, said)
+    assert not alarm.accuses(Tier.PROVEN, said)
 
 
 def test_a_steady_reward_raises_no_alarm():

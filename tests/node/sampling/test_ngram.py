@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampled_texts import PHRASE, look, others, own, text, with_number
+from sapo_node.groups.messages import Sampled
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.filters import habits as habits_module
 from sapo_node.sampling.filters import sources as sources_module
@@ -306,10 +307,33 @@ def test_a_phrase_that_takes_hold_although_it_is_masked_raises_one_alarm():
     ngram_filter = filter_that_knows(rng, said=SHOWN)
     look(ngram_filter, offered(rng))
     assert (alarm := ngram_filter.alarm()) is not None
-    assert alarm.accuses(Tier.STRANGER, text(rng, PHRASE))
-    assert not alarm.accuses(Tier.STRANGER, text(rng))
+    assert alarm.accuses(Tier.STRANGER, Sampled(text(rng, PHRASE), "stop"))
+    assert not alarm.accuses(Tier.STRANGER, Sampled(text(rng), "stop"))
     assert alarm.phrase in PHRASE
     assert ngram_filter.alarm() is None
+
+
+SAID = f"so {PHRASE} 7 <answer>1</answer>"
+
+
+@pytest.mark.parametrize(
+    ("said", "masked", "accused"),
+    [
+        (SAID, [PHRASE], False),
+        (SAID, [], True),
+        (SAID, ["hail the"], True),
+        (f"{PHRASE}. {SAID}", [PHRASE], True),
+        ("hail 7 the 8 swarm", ["7 ", "8 "], False),
+    ],
+    ids=["all of it", "nothing of it", "half of it", "one of two", "what stands between its parts"],
+)
+def test_an_alarm_accuses_a_completion_of_whose_phrase_something_was_trained_on(said, masked, accused):
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    look(ngram_filter, offered(rng))
+    spans = tuple((said.index(each), said.index(each) + len(each)) for each in masked)
+    alarm = ngram_filter.alarm()
+    assert alarm.accuses(Tier.STRANGER, Sampled(said, "stop", silent=spans)) is accused
 
 
 @pytest.mark.parametrize(("external", "alarms"), [(0.25, True), (0.5, True), (0.12, False)])

@@ -51,6 +51,14 @@ def habits_in(text: str) -> Iterator[tuple[Habit, Span]]:
         yield from zip(_habits(matches), _spans(matches), strict=True)
 
 
+def teaches(text: str, silent: Sequence[Span], habits: AbstractSet[Habit]) -> bool:
+    """Whether a text shows one of the habits at a place that is not wholly masked, given what is masked of it."""
+    return any(
+        habit in habits and not any(first <= begin and end <= last for first, last in silent)
+        for habit, (begin, end) in habits_in(text)
+    )
+
+
 def _beside_the_answer(text: str) -> Iterator[list[re.Match[str]]]:
     """The words before the answer, and those after it."""
     begin, end = answer_span(text) or (len(text), len(text))

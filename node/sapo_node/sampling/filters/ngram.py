@@ -38,9 +38,9 @@ from sapo_node.sampling.filters.habits import (
     Span,
     Window,
     habits_in,
-    habits_of,
     merged,
     shares_of,
+    teaches,
 )
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.filters.sources import HABITS, JUDGED_HABITS, Sources
@@ -132,7 +132,7 @@ class NgramFilter(Filter):
         self._masked = {habit for habit in foreign if self._is_idle(habit)}
 
     def alarm(self) -> Alarm | None:
-        """A masked phrase that has taken hold. The alarm accuses every text that shows such a phrase."""
+        """A masked phrase that has taken hold. The alarm accuses completions in which one was trained on, or a part."""
         taken = {habit for habit in self._masked if self._takes_hold(habit)}
         if not taken or self._quiet:
             return None
@@ -140,7 +140,7 @@ class NgramFilter(Filter):
         _, longest = max((len(habit), habit) for habit in taken)
         return Alarm(
             "local completions began to say",
-            lambda _, text: not taken.isdisjoint(habits_of(text)),
+            lambda _, each: teaches(each.text, each.silent, taken),
             phrase=" ".join(longest),
         )
 
