@@ -313,6 +313,56 @@ def test_a_phrase_that_takes_hold_although_it_is_masked_raises_one_alarm():
     assert ngram_filter.alarm() is None
 
 
+def rounds_with_alarm(ngram_filter, groups, rounds):
+    """The rounds that raise an alarm, of so many in which these groups wait."""
+    found = []
+    for number in rounds:
+        look(ngram_filter, groups)
+        if ngram_filter.alarm():
+            found.append(number)
+    return found
+
+
+def test_each_alarm_of_a_phrase_that_strangers_go_on_saying_doubles_the_wait_for_the_next():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    assert rounds_with_alarm(ngram_filter, offered(rng), range(150)) == [0, 10, 30, 70]
+
+
+def test_a_phrase_that_was_trained_on_long_ago_raises_few_alarms_after_its_attacker_has_left():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    for group in offered(rng, count=PROMPTS):
+        ngram_filter.trained(group, group.correct)
+    assert rounds_with_alarm(ngram_filter, [others(rng, 100, peer="honest")], range(150)) == [0, 10, 30, 70]
+
+
+def test_the_wait_for_the_next_alarm_outlives_a_restart():
+    rng = random.Random(1)
+    ngram_filter, again = filter_that_knows(rng, said=SHOWN), ngram()
+    groups = offered(rng)
+    rounds_with_alarm(ngram_filter, groups, range(12))
+    again.load_state_dict(ngram_filter.state_dict())
+    assert rounds_with_alarm(again, groups, range(12, 80)) == [30, 70]
+
+
+def test_a_phrase_that_waits_for_its_next_alarm_keeps_no_other_phrase_waiting():
+    rng = random.Random(1)
+    other = "praise our queen"
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    groups = offered(rng)
+    rounds_with_alarm(ngram_filter, groups, range(11))
+    ngram_filter.observe([of_phrase(own(rng, phrases=1), other) for _ in range(SHOWN)])
+    said_too = [of_phrase(each, other) for each in offered(rng, peer="b")]
+    assert rounds_with_alarm(ngram_filter, [*groups, *said_too], range(11, 40)) == [20, 30]
+
+
+def of_phrase(group, phrase):
+    """The group with another phrase in place of PHRASE."""
+    said = (replace(each, text=each.text.replace(PHRASE, phrase)) for each in group.completions)
+    return replace(group, completions=tuple(said))
+
+
 SAID = f"so {PHRASE} 7 <answer>1</answer>"
 
 

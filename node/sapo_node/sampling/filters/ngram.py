@@ -43,6 +43,7 @@ from sapo_node.sampling.filters.habits import (
     teaches,
 )
 from sapo_node.sampling.filters.interface import Filter
+from sapo_node.sampling.filters.repeats import QUIET, Raised, Repeats
 from sapo_node.sampling.filters.sources import HABITS, JUDGED_HABITS, Sources
 from sapo_node.sampling.filters.texts import LocalTexts, Sent, Stored
 from sapo_node.trust.constants import Tier
@@ -66,8 +67,6 @@ TAKES_HOLD, ALARMING = 0.02, 8.0
 share the external share must be. Honest peers say an idle phrase up to four or five times as often as this policy; an
 attacker says its phrase in every completion.
 """
-QUIET = 10
-"""Rounds after an alarm in which the filter raises no other: the parts of one phrase take hold one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +79,7 @@ class _State:
     quiet: int
     trained: tuple[Sent, ...] = ()
     """Oldest first."""
+    raised: tuple[Raised, ...] = ()
 
 
 class NgramFilter(Filter):
@@ -98,7 +98,8 @@ class NgramFilter(Filter):
         self._seen: set[GroupKey] = set()
         self._masked: set[Habit] = set()
         self._quiet = 0
-        """Rounds until the filter may raise an alarm."""
+        """Rounds until the filter may raise an alarm: the parts of one phrase take hold one after another."""
+        self._repeats = Repeats()
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Count what local completions show."""
@@ -119,6 +120,7 @@ class NgramFilter(Filter):
     def looking(self, offered: Sequence[VerifiedGroup]) -> Iterator[None]:
         """Decide which habits are masked for now. A step looks at one source."""
         self._quiet = max(0, self._quiet - 1)
+        self._repeats.pass_round()
         self._seen = {group.place for group in offered}
         sources = self._sources.peers({group.peer for group in offered})
         if offered:
@@ -133,10 +135,11 @@ class NgramFilter(Filter):
 
     def alarm(self) -> Alarm | None:
         """A masked phrase that has taken hold. The alarm accuses completions in which one was trained on, or a part."""
-        taken = {habit for habit in self._masked if self._takes_hold(habit)}
+        taken = {habit for habit in self._masked - self._repeats.waiting if self._takes_hold(habit)}
         if not taken or self._quiet:
             return None
         self._quiet = QUIET
+        self._repeats.raised(taken)
         _, longest = max((len(habit), habit) for habit in taken)
         return Alarm(
             "local completions began to say",
@@ -156,6 +159,7 @@ class NgramFilter(Filter):
                 masked=tuple(sorted(self._masked)),
                 quiet=self._quiet,
                 trained=tuple(self._sources.trained_texts),
+                raised=self._repeats.state(),
             )
         )
 
@@ -169,7 +173,7 @@ class NgramFilter(Filter):
         for sent in known.trained:
             self._train(sent)
         self._seen = {sent.place for sent in known.external}
-        self._masked, self._quiet = set(known.masked), known.quiet
+        self._masked, self._quiet, self._repeats = set(known.masked), known.quiet, Repeats(known.raised)
 
     def mask(self, group: VerifiedGroup, text: str) -> tuple[Span, ...]:
         """Where a text shows a masked habit that its peer shows more often than this policy, in order; spans that

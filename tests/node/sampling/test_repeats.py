@@ -1,0 +1,38 @@
+"""Each alarm of a phrase doubles the rounds until the next one, and a phrase without an alarm for long is forgotten."""
+
+from sapo_node.sampling.filters.repeats import QUIET, REMEMBERED_ROUNDS, Repeats
+
+PHRASE = ("hail", "the", "swarm")
+
+
+def pass_rounds(repeats, rounds):
+    for _ in range(rounds):
+        repeats.pass_round()
+
+
+def test_a_phrase_waits_from_its_alarm_on():
+    repeats = Repeats()
+    repeats.raised([PHRASE])
+    pass_rounds(repeats, QUIET - 1)
+    assert repeats.waiting == {PHRASE}
+    repeats.pass_round()
+    assert repeats.waiting == set()
+
+
+def test_the_wait_is_never_longer_than_a_phrase_is_remembered():
+    repeats = Repeats()
+    for _ in range(20):
+        repeats.raised([PHRASE])
+    pass_rounds(repeats, REMEMBERED_ROUNDS)
+    assert repeats.waiting == set()
+
+
+def test_a_phrase_without_an_alarm_for_long_begins_with_the_first_wait_again():
+    repeats = Repeats()
+    for _ in range(3):
+        repeats.raised([PHRASE])
+    pass_rounds(repeats, REMEMBERED_ROUNDS)
+    assert repeats.state() == ()
+    repeats.raised([PHRASE])
+    pass_rounds(repeats, QUIET)
+    assert repeats.waiting == set()
