@@ -60,8 +60,8 @@ class RewardWatch:
         """Rounds since the last one that trained on groups of others."""
 
     def observe(self, local: Sequence[LocalGroup], *, external: int) -> Alarm | None:
-        """Take in a round that trained on so many groups of others, before the pass rates do. The alarm accuses what
-        strangers sent.
+        """Take in a round that trained on so many groups of others, before the pass rates do. The alarm accuses all but
+        friends: a peer that has proven itself may begin to do harm.
         """
         self._since = 0 if external else self._since + 1
         expected = [(group, rate) for group in local if (rate := self._pass_rates.pass_rate(group.dataset)) is not None]
@@ -75,7 +75,7 @@ class RewardWatch:
         self._total = 0.0
         if self._since >= HARM_ROUNDS:
             return None
-        return Alarm("the local reward fell", lambda tier, _: tier is Tier.STRANGER)
+        return Alarm("the local reward fell", lambda tier, _: tier is not Tier.FRIEND)
 
     def state_dict(self) -> dict[str, Any]:
         """The sum, and the rounds since groups of others were trained on."""

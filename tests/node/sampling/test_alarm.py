@@ -30,13 +30,13 @@ def alarms(rounds, watch=None, pass_rates=None, external=1):
     return raised
 
 
-def test_a_reward_that_falls_and_stays_down_raises_an_alarm_that_accuses_strangers_alone():
+def test_a_reward_that_falls_and_stays_down_raises_an_alarm_that_accuses_all_peers_but_friends():
     fall = [[6] * 4] * 30 + [[4] * 4, [3] * 4, [2] * 4, [1] * 4, [0] * 4, [0] * 4]
     alarm = alarms(fall)[0]
     said = Sampled("any text", "stop")
     assert alarm.accuses(Tier.STRANGER, said)
+    assert alarm.accuses(Tier.PROVEN, said)
     assert not alarm.accuses(Tier.FRIEND, said)
-    assert not alarm.accuses(Tier.PROVEN, said)
 
 
 def test_a_steady_reward_raises_no_alarm():
@@ -56,10 +56,17 @@ def test_a_policy_that_is_nearly_always_correct_raises_hardly_any():
     assert len(alarms(rounds)) <= 1
 
 
-def hard_ones(rng, rounds):
-    """Pass rates of four prompts a round with a mean of 0.95, as unlike as ALIKE says."""
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.8, 0.95])
+def test_alarms_by_chance_take_back_at_most_two_of_a_hundred_rounds_of_honest_peers(rate):
+    rng = random.Random(1)
+    rounds = [[sum(rng.random() < each for _ in range(8)) for each in rates] for rates in hard_ones(rng, 2000, rate)]
+    assert len(alarms(rounds)) * HARM_ROUNDS <= 0.02 * len(rounds)
+
+
+def hard_ones(rng, rounds, mean=0.95):
+    """Pass rates of four prompts a round with this mean, as unlike as ALIKE says."""
     scale = 1 / ALIKE - 1
-    return [[rng.betavariate(0.95 * scale, 0.05 * scale) for _ in range(4)] for _ in range(rounds)]
+    return [[rng.betavariate(mean * scale, (1 - mean) * scale) for _ in range(4)] for _ in range(rounds)]
 
 
 @pytest.mark.parametrize(("rounds", "raised"), [(0, 1), (HARM_ROUNDS - 10, 1), (HARM_ROUNDS, 0)])

@@ -16,7 +16,7 @@ from sapo_node.training.replay import Replay
 from sapo_node.training.round import Rounds
 from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
-from sapo_node.trust.constants import STRANGERS_SHARE
+from sapo_node.trust.constants import STRANGERS_SHARE, Fact, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.scheduler import VerificationScheduler
 from sapo_node.verification.verifier import Verifier
@@ -37,10 +37,10 @@ class Answers:
         return [LocalGroup("products", "What?", bytes(32), completions, rewards, advantages(rewards))]
 
 
-def of_a_stranger(counter):
+def group_of(peer, counter):
     completions = tuple(Completion(f"theirs {number}", Finish.STOP) for number in range(8))
     rewards = tuple(number < 4 for number in range(8))
-    return VerifiedGroup("stranger", EPOCH, counter, 0, "products", "What else?", completions, rewards)
+    return VerifiedGroup(peer, EPOCH, counter, 0, "products", "What else?", completions, rewards)
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def start(database, manifest, rng):
     """Start the parts of a node that play rounds, each time on the same state."""
     policy = Oracle(manifest, rng)
 
-    def start(answers, on_chosen=lambda _: None, replay=None, held_out=()):
-        ledger, pool = Ledger(database), Pool(database)
+    def start(answers, on_chosen=lambda _: None, replay=None, held_out=(), trusted=()):
+        ledger, pool = Ledger(database, trusted=trusted), Pool(database)
         swarm = context_of(manifest, rng)
         queue = PendingQueue(database, manifest, rng=rng)
         return pool, Rounds(
@@ -71,6 +71,17 @@ def start(database, manifest, rng):
     return start
 
 
+def prove(database, peer):
+    """Let a peer have earned its state."""
+    ledger = Ledger(database)
+    for epoch in (EPOCH - 2, EPOCH - 1):
+        ledger.at(epoch)
+        for _ in range(8):
+            ledger.report(peer, Fact.VERIFIED_GROUP)
+    ledger.at(EPOCH)
+    assert ledger.tier(peer) is Tier.PROVEN
+
+
 async def play(rounds, counters):
     return [await rounds.play(Slot(EPOCH, counter), share=False) for counter in counters]
 
@@ -78,7 +89,7 @@ async def play(rounds, counters):
 async def test_an_alarm_is_raised_again_if_the_node_ended_before_it_decided_to_take_steps_back(start, database):
     answers = Answers()
     pool, rounds = start(answers)
-    pool.add(of_a_stranger(counter) for counter in range(40))
+    pool.add(group_of("stranger", counter) for counter in range(40))
     await play(rounds, range(12))
     answers.right = 0
     await play(rounds, range(12, 16))
@@ -94,6 +105,20 @@ async def test_an_alarm_is_raised_again_if_the_node_ended_before_it_decided_to_t
     await play(rounds, [17])
     [taken] = taken_back(database)
     assert (taken.reason, taken.peers) == ("the local reward fell", 1)
+
+
+@pytest.mark.parametrize(("trusted", "peers"), [([], [1]), (["proven"], [])], ids=["proven", "friend"])
+async def test_a_fallen_reward_takes_back_the_groups_of_a_proven_peer_unless_the_operator_trusts_it(
+    start, database, trusted, peers
+):
+    prove(database, "proven")
+    answers = Answers()
+    pool, rounds = start(answers, trusted=trusted)
+    pool.add(group_of("proven", counter) for counter in range(40))
+    await play(rounds, range(12))
+    answers.right = 0
+    await play(rounds, range(12, 17))
+    assert [each.peers for each in taken_back(database)] == peers
 
 
 async def test_a_reward_that_falls_without_others_is_no_alarm(start, database):
@@ -130,7 +155,7 @@ async def test_a_round_without_a_correct_completion_trains_again_on_those_of_the
 async def test_after_an_alarm_nothing_is_replayed_that_was_sampled_before_it(start):
     answers, replay = Answers(), Replay()
     pool, rounds = start(answers, replay=replay)
-    pool.add(of_a_stranger(counter) for counter in range(40))
+    pool.add(group_of("stranger", counter) for counter in range(40))
     await play(rounds, range(12))
     answers.right = 0
     await play(rounds, range(12, 16))
