@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sampled_texts import PHRASE, look, others, own, text, with_number
+from sampled_texts import PHRASE, Own, look, others, own, text, with_number
 from sapo_node.groups.messages import Sampled
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.filters import habits as habits_module
@@ -18,6 +18,7 @@ from sapo_node.sampling.filters.ngram import CORRECT, PROMPTS, SHOWN, NgramFilte
 from sapo_node.sampling.filters.sources import HABITS, PEERS, POOLED, REMEMBERED, TRAINED
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import Tier
+from sapo_protocol import Completion, Finish
 
 PHRASE_HABIT = tuple(PHRASE.split()[:3])
 
@@ -156,6 +157,41 @@ def test_a_phrase_said_where_questions_are_easy_does_not_pay_for_it():
         ngram_filter.observe([own(rng, phrases=easy, right=easy)])
     look(ngram_filter, offered(rng))
     assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def local_group(rng, *said):
+    """A local group of completions, each with its text before the answer, whether it answers, and whether correctly."""
+    texts = [
+        f"{text(rng).split('<')[0]}{words}{' <answer>1</answer>' if answers else ''}" for words, answers, _ in said
+    ]
+    return Own("products", tuple(Completion(each, Finish.STOP) for each in texts), tuple(right for *_, right in said))
+
+
+def with_phrase_before_the_answer(group):
+    said = (replace(each, text=each.text.replace("<answer>", f"{PHRASE} <answer>")) for each in group.completions)
+    return replace(group, completions=tuple(said))
+
+
+@pytest.mark.parametrize("unanswered", [0, 3])
+def test_a_phrase_right_before_the_answer_does_not_pay_because_other_completions_end_without_an_answer(unanswered):
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    for number in range(16):
+        others_too = [("", True, right) for right in (True, True, False, False)] + [("", False, False)] * unanswered
+        ngram_filter.observe([local_group(rng, (PHRASE, True, number % 2 == 0), *others_too)])
+    look(ngram_filter, [with_phrase_before_the_answer(each) for each in offered(rng, phrase="")])
+    assert silent(ngram_filter, f"so {PHRASE} 7")
+
+
+def test_a_phrase_of_able_peers_without_which_this_policy_hardly_answers_is_not_masked():
+    """Correct local completions show it already."""
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    for number in range(24):
+        others_too = [("", answers, answers) for answers in (number % 3 == 0, *[False] * 6)]
+        ngram_filter.observe([local_group(rng, (PHRASE, True, number % 2 == 0), *others_too)])
+    look(ngram_filter, [with_phrase_before_the_answer(each) for each in offered(rng, phrase="")])
+    assert not silent(ngram_filter, f"so {PHRASE} 7")
 
 
 def test_a_peer_who_pauses_is_not_forgotten():

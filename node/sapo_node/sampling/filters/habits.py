@@ -163,28 +163,43 @@ class _Answers:
 
     completions: int = 0
     correct: int = 0
+    unanswered: int = 0
+    """Completions that give no answer."""
     shown: Counter[Habit] = field(default_factory=Counter)
     shown_correct: Counter[Habit] = field(default_factory=Counter)
+    shown_unanswered: Counter[Habit] = field(default_factory=Counter)
 
-    def add(self, habits: Iterable[Habit], *, correct: bool) -> None:
+    def add(self, text: str, *, correct: bool) -> None:
+        answers = answer_span(text) is not None
+        habits = habits_of(text)
         self.completions += 1
         self.correct += correct
-        for habit in habits:
-            self.shown[habit] += 1
-            if correct:
-                self.shown_correct[habit] += 1
+        self.unanswered += not answers
+        self.shown.update(habits)
+        if correct:
+            self.shown_correct.update(habits)
+        if not answers:
+            self.shown_unanswered.update(habits)
 
     def keep(self, habits: Sequence[Habit]) -> None:
         """Forget all habits but these."""
         self.shown = Counter({habit: self.shown[habit] for habit in habits})
         self.shown_correct = Counter({habit: shown for habit in habits if (shown := self.shown_correct[habit])})
+        self.shown_unanswered = Counter({habit: shown for habit in habits if (shown := self.shown_unanswered[habit])})
+
+    def answered(self, habit: Habit) -> int:
+        """Completions with the habit that give an answer."""
+        return self.shown[habit] - self.shown_unanswered[habit]
 
     def gain(self, habit: Habit) -> float:
         """By how much more completions with the habit are correct than as many without it, of one prompt, which is as
-        hard for both. 0 where all completions show it.
+        hard for both. 0 where all that answer show it.
+
+        Only completions that give an answer are compared. A completion that comes to the place before its answer gives
+        one, so whatever a text says there would else seem to pay.
         """
-        shown, correct = self.shown[habit], self.shown_correct[habit]
-        others = self.completions - shown
+        shown, correct = self.answered(habit), self.shown_correct[habit]
+        others = self.completions - self.unanswered - shown
         return correct - shown * (self.correct - correct) / others if others else 0.0
 
 
@@ -207,7 +222,7 @@ class LocalWindow:
         """
         answers = _Answers()
         for text, correct in texts.completions:
-            answers.add(habits_of(text), correct=correct)
+            answers.add(text, correct=correct)
         if len(answers.shown) > LOCAL_HABITS:
             answers.keep(nlargest(LOCAL_HABITS, answers.shown, key=lambda each: (external(each), answers.shown[each])))
         self._groups.append((texts.dataset, answers))
@@ -244,5 +259,8 @@ class LocalWindow:
         return self._shown_correct[dataset][habit] / self.correct[dataset]
 
     def gain(self, habit: Habit) -> float:
-        """By how many more local completions are correct for showing the habit."""
-        return sum(answers.gain(habit) for _, answers in self._groups)
+        """By how much more often local completions that give an answer are correct if they show the habit, at most 1; 0
+        where none of them shows it.
+        """
+        answered = sum(answers.answered(habit) for _, answers in self._groups)
+        return sum(answers.gain(habit) for _, answers in self._groups) / answered if answered else 0.0

@@ -3,6 +3,7 @@
 A phrase in correct completions earns what they earn, so external texts alone cannot tell it from skill. Local
 completions can: the policy itself generates the phrase now and then. If completions with the phrase are correct no more
 often than completions of the same prompt without it, the phrase does not pay. A strategy that is worth learning pays.
+Only completions that give an answer are compared: whoever comes to the place right before an answer gives one.
 
 Keys cost nothing, so a peer may split its texts over so many keys that each key sends too few texts to be judged. The
 filter therefore looks at the newest completions of all peers together, at those of each tier, and at those of each
@@ -61,7 +62,7 @@ FOREIGN, STAYS = 4.0, 1.5
 habit that begins to take hold here is no less foreign.
 """
 PAYS = 0.1
-"""By how much more often local completions with a habit are correct, if it pays."""
+"""By how much more often local completions with a habit are correct, if it pays, among those that give an answer."""
 TAKES_HOLD, ALARMING = 0.02, 8.0
 """Share of local completions that show a masked phrase at which the filter raises an alarm, and how many times that
 share the external share must be. Honest peers say an idle phrase up to four or five times as often as this policy; an
@@ -283,4 +284,4 @@ class NgramFilter(Filter):
 
     def _is_idle(self, habit: Habit) -> bool:
         """Whether local completions are correct no more often for the habit."""
-        return self._local.gain(habit) <= PAYS * self._local.shown(habit)
+        return self._local.gain(habit) <= PAYS
