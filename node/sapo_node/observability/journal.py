@@ -40,6 +40,14 @@ CREATE INDEX IF NOT EXISTS refusals_id ON refusals (envelope_id);
 
 KEPT_GROUPS = 2_000
 KEPT_REFUSALS = 5_000
+_ENTER = (
+    "INSERT INTO journal (peer, epoch, counter, k, envelope_id, fate, why, step, at, facts) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO "
+)
+_UPDATE = (
+    "UPDATE SET fate = excluded.fate, why = excluded.why, step = excluded.step, at = excluded.at, "
+    "facts = excluded.facts"
+)
 
 
 class Fate(StrEnum):
@@ -134,7 +142,9 @@ class Journal:
         if isinstance(finding, VerifiedGroup):
             self._write(place, envelope_id, Fate.WAITS, facts=group_facts.of_verified(finding))
         else:
-            self._write(place, envelope_id, Fate.LEFT_OUT, why=finding, facts={})
+            # Bodies may come in several messages: what came with an earlier one is known already.
+            only_new = finding is Unusable.NO_BODY
+            self._write(place, envelope_id, Fate.LEFT_OUT, why=finding, facts={}, only_new=only_new)
 
     def chosen(self, choices: Choices) -> None:
         """A round has trained on some groups, and not on others."""
@@ -229,12 +239,12 @@ class Journal:
         why: str = "",
         step: int | None = None,
         facts: dict[str, Any],
+        only_new: bool = False,
     ) -> None:
+        """Enter a group, or change its entry. With `only_new`, an entry that is there stays as it is."""
         self._is_longer = True
         self._database.execute(
-            "INSERT INTO journal (peer, epoch, counter, k, envelope_id, fate, why, step, at, facts) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-            "fate = excluded.fate, why = excluded.why, step = excluded.step, at = excluded.at, facts = excluded.facts",
+            _ENTER + ("NOTHING" if only_new else _UPDATE),
             *(*place, envelope_id, fate, why, step, self._now(), json.dumps(facts)),
         )
 

@@ -52,6 +52,8 @@ class Unusable(StrEnum):
     HELD_OUT = "held-out prompt"
 
 
+KEPT_ENVELOPES = 4_096
+"""Envelopes of which the verifier remembers which groups it noted, at most."""
 OnVerified = Callable[[Rollout, int, VerifiedGroup | Unusable], None]
 """`judged(rollout, k, what was found)`."""
 
@@ -79,6 +81,9 @@ class Verifier:
         """Prompts that this node is evaluated on, and trains on none of."""
         self.verified = 0
         self.unusable: Counter[str] = Counter()
+        self._met: dict[bytes, set[int]] = {}
+        """By envelope id, of the envelopes that were verified last: the groups that were noted. The bodies of an
+        envelope may come in several messages, and a group counts once."""
 
     async def verify(self, rollout: Rollout) -> list[VerifiedGroup]:
         """The groups of one rollout that hold and are worth keeping. One batch in the sandbox, of this peer alone."""
@@ -107,9 +112,11 @@ class Verifier:
         advantage, only the audited ones are worth it.
         """
         bodies: dict[int, Body] = {}
+        met = self._met_of(rollout.opened.envelope_id)
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
-                self._note(rollout, k, Unusable.NO_BODY)
+                if k not in met:
+                    self._note(rollout, k, Unusable.NO_BODY)
             elif len(set(group.claims)) == 1 and self._defences.drops_flat and not self._audits():
                 self._note(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:
@@ -119,7 +126,16 @@ class Verifier:
                     logger.info("a body of %s is malformed: %s", peer, error)
                     self._note(rollout, k, Unusable.MALFORMED_BODY)
                     self._ledger.report(self._defences.blamed(peer), Fact.MALFORMED_BODY)
+            met.add(k)
         return bodies
+
+    def _met_of(self, envelope_id: bytes) -> set[int]:
+        """The groups of an envelope that were noted. The envelopes that were verified first are forgotten."""
+        met = self._met.pop(envelope_id, set())
+        self._met[envelope_id] = met
+        if len(self._met) > KEPT_ENVELOPES:
+            del self._met[next(iter(self._met))]
+        return met
 
     def _audits(self) -> bool:
         """Whether to score a group that is claimed zero-advantage, at random."""

@@ -137,6 +137,23 @@ async def test_a_lie_is_left_out_and_named(verifier, author, journal):
     assert (entry.fate, entry.why) == (Fate.LEFT_OUT, Unusable.FALSE_CLAIM)
 
 
+async def test_a_message_with_the_other_bodies_of_an_envelope_changes_no_entry_of_the_first(verifier, author, journal):
+    parts = [right_and_wrong(author, k) for k in range(2)]
+    groups, bodies = [part[0] for part in parts], [part[1] for part in parts]
+    [verified] = await verifier.verify(rollout(author, groups, [bodies[0], None]))
+    journal.chosen(choices(external=[trained(WeightedGroup(verified, 1.0, (0.0,) * 8))]))
+    [before] = journal.groups(10, Fate.TRAINED)
+    journal.verified_or_unusable(rollout(author, groups, [None, bodies[1]]), before.k, Unusable.NO_BODY)
+    assert journal.groups(10, Fate.TRAINED) == [before]
+
+
+async def test_a_body_that_comes_later_changes_the_entry_that_said_it_was_left_out(verifier, author, journal):
+    group, body, _ = right_and_wrong(author)
+    await verifier.verify(rollout(author, [group], [None]))
+    await verifier.verify(rollout(author, [group], [body]))
+    assert [(entry.fate, entry.why) for entry in journal.groups(10)] == [(Fate.WAITS, "")]
+
+
 async def test_of_one_envelope_every_group_is_told_with_what_would_change_it(verifier, author, journal, database):
     parts = [right_and_wrong(author, k, right=right) for k, right in enumerate((3, 8))]
     opened = rollout(author, [part[0] for part in parts], [part[1] for part in parts])

@@ -175,3 +175,11 @@ async def test_a_request_names_the_assigned_task_and_nothing_of_the_peers(author
     task = assign(manifest, author.issuer, 5, 0, 0)
     texts = tuple(completion.text for completion in body.completions)
     assert asked == [ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)]
+
+
+async def test_a_group_whose_body_came_with_an_earlier_message_is_not_counted_as_left_out(verifier, author):
+    parts = [right_and_wrong(author, k) for k in range(3)]
+    groups, bodies = [part[0] for part in parts], [part[1] for part in parts]
+    for came in ([bodies[0], None, None], [None, bodies[1], None]):
+        await verifier.verify(rollout(author, groups, came))
+    assert verifier.unusable == {Unusable.NO_BODY: 2}
