@@ -143,10 +143,11 @@ class Dialer:
         busy: Counter[bool] = Counter()
         """The peers that are dialled, by whether they are proven."""
         near: Counter[str] = Counter()
-        """By network: the peers that are connected or dialled."""
+        """By network: the connected peers that we dialled, and the peers that are dialled now. Inbound peers do not count
+        here either."""
         for entry in self._book:
             busy[entry.proven] += entry.dialling
-            if entry.dialling or entry.peer_id in here:
+            if entry.dialling or (entry.ours and entry.peer_id in here):
                 near.update(entry.networks)
         waiting = sorted(due, key=self._lot)
         chosen: list[Wanted] = []

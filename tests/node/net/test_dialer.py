@@ -103,12 +103,14 @@ async def test_a_crowd_that_never_answers_keeps_no_honest_peer_waiting_for_an_ho
 async def test_a_look_at_a_full_book_reads_no_address_and_asks_twice_who_is_connected(
     nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four peers of a network are connected. The other peers of the book are in the same network."""
+    """We dialled four peers of a network, which are connected. The other peers of the book are in the same network."""
     read: list[str] = []
     world = World(linked={f"peer {number}" for number in range(dialer.PER_NETWORK)})
     book = world.dialer()
     for number in range(address_book.BOOK):
         book.want(f"peer {number}", [f"/ip4/10.1.{number}.1/tcp/{port}" for port in range(1, 9)])
+    for entry in book._book:
+        entry.ours = entry.peer_id in world.linked
     world.asked = 0
     monkeypatch.setattr(address_book, "network_of", read.append)
     nursery.start_soon(book.run)
@@ -273,6 +275,22 @@ async def test_one_network_is_not_all_that_is_dialled(nursery: trio.Nursery, aut
     await trio.sleep(60)
     assert len(world.linked & set(crowd)) == dialer.PER_NETWORK
     assert "/ip4/10.2.0.1/tcp/1" in world.linked
+
+
+@pytest.mark.parametrize("strangers", [3, 4])
+async def test_strangers_of_a_network_who_dial_us_do_not_keep_us_from_dialling_honest_peers_there(
+    nursery: trio.Nursery, autojump_clock: MockClock, strangers: int
+) -> None:
+    honest = [f"/ip4/3.64.{number}.1/tcp/1" for number in range(8)]
+    world = World(answering=set(honest), linked={f"stranger {number}" for number in range(strangers)})
+    book = world.dialer()
+    for number in range(strangers):
+        book.want(f"stranger {number}", [f"/ip4/3.64.250.9/tcp/{number}"])
+    for address in honest:
+        book.want(address, [address])
+    nursery.start_soon(book.run)
+    await trio.sleep(3600)
+    assert len(world.linked & set(honest)) == dialer.PER_NETWORK
 
 
 def places(count: int) -> list[str]:
