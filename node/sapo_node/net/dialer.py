@@ -79,6 +79,11 @@ class Dialer:
         if entry is not None and not entry.bootstrap:
             self._book.drop(peer_id)
 
+    def is_bootstrap(self, peer_id: str) -> bool:
+        """Whether the operator named a peer to dial."""
+        entry = self._book.get(peer_id)
+        return entry is not None and entry.bootstrap
+
     def wake(self) -> None:
         self._news.set()
 
@@ -143,8 +148,7 @@ class Dialer:
         busy: Counter[bool] = Counter()
         """The peers that are dialled, by whether they are proven."""
         near: Counter[str] = Counter()
-        """By network: the connected peers that we dialled, and the peers that are dialled now. Inbound peers do not count
-        here either."""
+        """By network: the connected peers that we dialled, and the peers that are dialled now."""
         for entry in self._book:
             busy[entry.proven] += entry.dialling
             if entry.dialling or (entry.ours and entry.peer_id in here):

@@ -78,8 +78,8 @@ class PeerInfo:
 class PeerConnected:
     peer_id: str
     block: str = ""
-    """The address block from which the peer dialled this node. Empty if the node dialled it, or if the peer has no
-    address of the Internet."""
+    """The address block of the peer, whoever dialled. Empty if it is a bootstrap peer, or has no address of the
+    Internet."""
 
     def __str__(self) -> str:
         return f"connected to {self.peer_id}"

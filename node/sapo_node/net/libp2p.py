@@ -273,7 +273,8 @@ class Libp2pNetwork:
         self._members[peer_id] = trio.current_time()
         if known:
             self._dialer.want(peer_id, known)
-        self._notify(PeerConnected(peer_id, self._service.block(peer_id)))
+        block = "" if self._dialer.is_bootstrap(peer_id) else self._service.block(peer_id)
+        self._notify(PeerConnected(peer_id, block))
 
     def _gone(self, peer_id: str) -> None:
         self._foreign.discard(peer_id)

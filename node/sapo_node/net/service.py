@@ -213,10 +213,8 @@ class Service:
         )
 
     def block(self, peer_id: str) -> str:
-        """The address block from which a peer dialled this node, as in `PeerConnected`."""
+        """The address block of the Internet in which a connected peer is; empty where it is in none."""
         links = self.swarm.get_connections(ID.from_string(peer_id))
-        if any(link.direction.name == "OUTBOUND" for link in links):
-            return ""
         return next((block for link in links if (block := addresses.public_block_of(_source(link)))), "")
 
     # Callbacks of the swarm.

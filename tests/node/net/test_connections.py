@@ -64,12 +64,29 @@ async def test_both_sides_know_who_dialled(start: "Start", until: "Until") -> No
 async def test_a_node_knows_the_address_block_of_a_peer_that_dialled_it(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a peer that it dialled itself it asks for none. The test takes loopback for the Internet."""
+    """Of a bootstrap peer it asks for none. The test takes loopback for the Internet."""
     monkeypatch.setattr(addresses, "public_block_of", addresses.block_of)
     one = await start(1)
     two = await start(2, bootstrap=(one.address,))
     await until(lambda: one.sees(two) and two.sees(one))
     assert [each.block for each in (*one.noticed(PeerConnected), *two.noticed(PeerConnected))] == ["127.0.0.0/24", ""]
+
+
+async def test_a_node_knows_the_address_block_of_a_peer_that_it_dialled_back(
+    start: "Start", spawn: "Spawn", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else four connections of one machine would have turns of their own. The test takes loopback for the Internet."""
+    monkeypatch.setattr(addresses, "public_block_of", addresses.block_of)
+    node = await start(1)
+    listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
+    peer = await spawn(9, listen=listen, bootstrap=[node.address])
+    await until(node.network.peers)
+    await peer.kill()
+    await until(lambda: node.noticed(PeerGone))
+    await spawn(9, listen=listen)
+    await until(node.network.peers, within=30)
+    assert [known.outbound for known in node.network.peers()] == [True]
+    assert [each.block for each in node.noticed(PeerConnected)] == ["127.0.0.0/24"] * 2
 
 
 async def test_a_bootstrap_that_is_killed_is_found_when_it_returns(
