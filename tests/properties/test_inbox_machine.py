@@ -37,7 +37,7 @@ KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(4)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
 PER_PEER, IN_TIER, MOST_CREDIT = 4, 6, 4
-SMALL = Defences(pending_per_peer=PER_PEER, pending_places=IN_TIER)
+SMALL = Defences(pending_per_peer=PER_PEER, pending_places=IN_TIER, turn_groups=1)
 links, tiers = st.sampled_from([*PEERS[:2], "c"]), st.sampled_from(Tier)
 
 arriving = st.tuples(
@@ -94,11 +94,23 @@ class InboxMachine(RuleBasedStateMachine):
         if drawn is None:
             assert not there
             return
-        chosen = self.waiting.pop(drawn.opened.envelope_id)
-        assert chosen.rollout == drawn
+        chosen = self.waiting[drawn.opened.envelope_id]
         assert chosen.tier is tier
         assert chosen is [each for each in there if (each.link, each.peer) == (chosen.link, chosen.peer)][-1]
         assert chosen.peer not in last or all(each.peer in last for each in there)
+        self.bodies_are_taken(chosen, drawn)
+
+    def bodies_are_taken(self, chosen: Waiting, drawn: Rollout) -> None:
+        """One body, if any waits. The other body waits on in the same place, as what arrived last."""
+        del self.waiting[drawn.opened.envelope_id]
+        there, taken = chosen.rollout.bodies, drawn.bodies
+        assert len(list(filter(None, taken))) == min(1, len(list(filter(None, there))))
+        assert all(body in (None, waited) for body, waited in zip(taken, there, strict=True))
+        left = tuple(None if body else waited for body, waited in zip(taken, there, strict=True))
+        assert self.pending_queue.waits(drawn.opened.envelope_id) is any(left)
+        if any(left):
+            chosen.rollout = replace(chosen.rollout, bodies=left)
+            self.waiting[drawn.opened.envelope_id] = chosen
 
     @rule(epoch=st.sampled_from([0, 4, 5, 8, 9]))
     def an_epoch_begins(self, epoch):

@@ -83,6 +83,7 @@ DEFENCES: Mapping[str, Defence] = {
     "durable ledger": Defence("node/sapo_node/trust/ledger.py", {"durable_bans": False}),
     "blame to the author": Defence("node/sapo_node/ingest/validator.py", blames_carriers=True),
     "link lottery": Defence("node/sapo_node/ingest/pending.py", {"pending_by_link": False}),
+    "groups a turn": Defence("node/sapo_node/ingest/pending.py", {"turn_groups": MANY}),
     "tier places": Defence("node/sapo_node/ingest/pending.py", {"pending_by_tier": False}),
     "inbox bounds": Defence("node/sapo_node/ingest/pending.py", {"pending_per_peer": MANY, "pending_places": MANY}),
     "untrusted class": Defence(

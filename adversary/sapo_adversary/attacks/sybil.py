@@ -15,9 +15,12 @@ class Sybil(Attack):
     id = "sybil"
     layer = "identity"
 
-    def __init__(self, kit: Kit, *, patient: bool = False, padding: int = 32) -> None:
-        """`patient` keys earn trust with plain short groups first; `padding` bytes are added to each text."""
+    def __init__(self, kit: Kit, *, patient: bool = False, padding: int = 32, groups: int = Attack.groups) -> None:
+        """`patient` keys earn trust with plain short groups first; `padding` bytes are added to each text; a message
+        has so many `groups`.
+        """
         super().__init__(kit)
+        self._groups = groups
         self._padding = padding
         self._patience = EARNING_EPOCHS if patient else 0
         self._start: int | None = None
@@ -30,7 +33,7 @@ class Sybil(Attack):
         if counter is None:
             return
         make = self.kit.honest if epoch - self._start < self._patience else self._padded
-        yield Packet(self.kit.message(key, epoch, counter, [make(key, epoch, counter, k) for k in range(self.groups)]))
+        yield Packet(self.kit.message(key, epoch, counter, [make(key, epoch, counter, k) for k in range(self._groups)]))
 
     def _padded(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         task = self.kit.task(key, epoch, counter, k)

@@ -13,20 +13,24 @@ than other peers forward whole messages would have their rollouts on its link.
   of that link signed is dropped last. Else many keys with one rollout each, forwarded by an honest neighbour, would
   push out the second rollout of the neighbour. They still push out that of a newcomer farther away, if it came by that
   link.
-- An issuer has credit for what it gave: a verified group adds one, and a verified rollout without a group costs one.
+- An issuer has credit for what it gave: a verified group adds one, and a turn without a group costs one.
   As many of its places as it has credit do not count among those that it holds.
 - A draw takes an address block at random, a link of this block, then the issuer whose own link it is, or else an issuer
   at random. So a flood that an honest neighbour forwards does not take the turns of what the neighbour signs itself.
   Half of the time only issuers with credit count. Else a flood under fresh keys would take nearly all turns of the
   honest peers farther away. The other half is for newcomers.
-- A machine opens any number of connections, and its addresses are in one block or few. So the peers that dialled this
-  node from one block of the Internet are drawn as one. A peer that the node dialled is drawn alone, and friends too.
+- A machine opens any number of connections, and its addresses are in one block or few. So the peers of one block of the
+  Internet are drawn as one, also those that the node dialled: a peer that dials in, announces its address and hangs up
+  is dialled back. A bootstrap peer is drawn alone, since the operator chose it, and so is each friend.
 - Of the issuer it takes the rollout that arrived last: what is trained on is what its policy does by now.
+- A draw takes at most TURN_GROUPS bodies of a rollout, chosen at random. The others wait for another turn. Else a link
+  whose rollouts have sixteen groups would have four times as many groups as a link whose rollouts have four.
 """
 
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sapo_node.ingest.bodies import together
@@ -51,7 +55,7 @@ CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 _CREDIT_TURNS = 0.5
 """Part of the turns of what a link forwards that are for issuers with credit."""
 _MOST_CREDIT = 4
-"""Rollouts without a group after which an issuer has no credit left, at most. An honest peer that begins to learn has
+"""Turns without a group after which an issuer has no credit left, at most. An honest peer that begins to learn has
 several in a row."""
 PLACE_BYTES = 2**16
 """Bytes of a message for each of its places in the queue."""
@@ -143,7 +147,7 @@ class PendingQueue:
         self._change(tier, link, peer, places)
 
     def draw(self, tier: Tier, *, last: Callable[[str], bool] = lambda _: False) -> Rollout | None:
-        """Take out a rollout of a tier by lottery; None when there is none.
+        """Take out what one turn verifies of a rollout of a tier, by lottery; None when there is none.
 
         Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier.
         """
@@ -155,10 +159,24 @@ class PendingQueue:
         link = self._rng.choice(list(chosen) if tier is Tier.FRIEND else self._of_one_block(list(chosen)))
         peer = link if link in chosen[link] else self._forwarded(chosen[link])
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
-        return self._open(message) if message else None
+        return self._part(self._open(message), link=link, tier=tier) if message else None
+
+    def waits(self, envelope_id: bytes) -> bool:
+        """Whether bodies of an envelope wait."""
+        return bool(self._database.rows("SELECT 1 FROM inbox WHERE envelope_id = ?", envelope_id))
+
+    def _part(self, rollout: Rollout, *, link: str, tier: Tier) -> Rollout:
+        """The bodies of a rollout that one turn takes. The others wait again, in places that the rollout had."""
+        there = [k for k, body in enumerate(rollout.bodies) if body is not None]
+        if len(there) <= self._defences.turn_groups:
+            return rollout
+        taken = set(self._rng.sample(there, self._defences.turn_groups))
+        left = tuple(None if k in taken else body for k, body in enumerate(rollout.bodies))
+        self.put(replace(rollout, bodies=left), link=link, tier=tier)
+        return replace(rollout, bodies=tuple(body if k in taken else None for k, body in enumerate(rollout.bodies)))
 
     def credit(self, peer: str, groups: int) -> None:
-        """A rollout of a peer was verified and gave so many groups. The peers that had credit first are forgotten, so
+        """A turn verified bodies of a peer and gave so many groups. The peers that had credit first are forgotten, so
         that there are no more of them than places.
         """
         credit = self._credit.pop(peer, 0) + (groups or -1)

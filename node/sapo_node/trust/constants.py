@@ -108,7 +108,9 @@ DRAWN_BYTES = 6 * 2**20
 64 MiB. It takes up to six bytes for one of these, and at most MASKED places of each completion beside them."""
 
 VERIFICATIONS_PER_ROUND = 16
-"""Rollouts of each tier that are verified in one round, at most."""
+"""Turns of each tier in one round, at most. A turn verifies one rollout, or a part of one."""
+TURN_GROUPS = 4
+"""Groups of a rollout that are verified in one turn, at most: as many as a node sends with default settings."""
 AUDIT_RATE = 0.05
 """Share of the groups claimed to have zero advantage that are scored all the same."""
 

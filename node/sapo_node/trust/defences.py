@@ -78,6 +78,7 @@ class Defences:
     """Whether each tier has places in the pending queue and turns of its own."""
     pending_places: int = constants.PENDING_PLACES
     pending_per_peer: int = constants.PENDING_PER_PEER
+    turn_groups: int = constants.TURN_GROUPS
 
     # trust/
     durable_bans: bool = True

@@ -31,7 +31,7 @@ class VerificationScheduler:
         self._ledger = ledger
 
     async def verify_pending(self, wanted: int) -> None:
-        """Give the tiers turns of one rollout each, while the pool could not fill `wanted` twice from that tier alone.
+        """Give the tiers turns of one draw each, while the pool could not fill `wanted` twice from that tier alone.
 
         A tier has at most VERIFICATIONS_PER_ROUND turns. Nothing is verified for a node that wants nothing.
         """
@@ -44,11 +44,12 @@ class VerificationScheduler:
                     have[tier] += await self._verify_one(tier)
 
     async def _verify_one(self, tier: Tier) -> int:
-        """Verify one rollout of a tier; how many groups it gave. A peer on probation comes after all others."""
+        """Verify what one turn draws of a tier; how many groups it gave. A peer on probation comes after all others."""
         rollout = self._pending_queue.draw(tier, last=self._is_on_probation)
         if rollout is None:
             return 0
-        groups = await self._verifier.verify(rollout)
+        rest_waits = self._pending_queue.waits(rollout.opened.envelope_id)
+        groups = await self._verifier.verify(rollout, rest_waits=rest_waits)
         peer = peer_id(rollout.opened.issuer)
         self._pending_queue.credit(peer, len(groups))
         if not self._ledger.admits(peer):

@@ -83,14 +83,17 @@ class Verifier:
         self.unusable: Counter[str] = Counter()
         self._met: dict[bytes, set[int]] = {}
         """By envelope id, of the envelopes that were verified last: the groups that were noted. The bodies of an
-        envelope may come in several messages, and a group counts once."""
+        envelope may come in several messages and be verified in several turns, and a group counts once."""
 
-    async def verify(self, rollout: Rollout) -> list[VerifiedGroup]:
-        """The groups of one rollout that hold and are worth keeping. One batch in the sandbox, of this peer alone."""
+    async def verify(self, rollout: Rollout, *, rest_waits: bool = False) -> list[VerifiedGroup]:
+        """The groups of one rollout that hold and are worth keeping. One batch in the sandbox, of this peer alone.
+
+        `rest_waits`: whether more bodies of it wait for another turn, so that none is noted as left out.
+        """
         if self._defences.verify:
             return await self._defences.verify(self._manifest, self._scorer, rollout)
         peer = peer_id(rollout.opened.issuer)
-        bodies = self._readable_bodies(rollout, peer)
+        bodies = self._readable_bodies(rollout, peer, rest_waits=rest_waits)
         requests = [request_for(self._manifest, rollout, k, body) for k, body in bodies.items()]
         results = await self._scorer.score(requests) if requests else []
         groups = []
@@ -107,7 +110,7 @@ class Verifier:
         if self._on_verified:
             self._on_verified(rollout, k, finding)
 
-    def _readable_bodies(self, rollout: Rollout, peer: str) -> dict[int, Body]:
+    def _readable_bodies(self, rollout: Rollout, peer: str, *, rest_waits: bool) -> dict[int, Body]:
         """The bodies worth scoring, by k: those that are there and decode. Of those that are claimed to have zero
         advantage, only the audited ones are worth it.
         """
@@ -115,8 +118,9 @@ class Verifier:
         met = self._met_of(rollout.opened.envelope_id)
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
-                if k not in met:
-                    self._note(rollout, k, Unusable.NO_BODY)
+                if rest_waits or k in met:
+                    continue
+                self._note(rollout, k, Unusable.NO_BODY)
             elif len(set(group.claims)) == 1 and self._defences.drops_flat and not self._audits():
                 self._note(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:

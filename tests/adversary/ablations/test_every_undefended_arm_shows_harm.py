@@ -324,6 +324,12 @@ async def crowded_link_has_most_turns(undefended):
     return turns["alone"] < 25
 
 
+async def large_rollout_has_one_turn(undefended):
+    node = filter_name(undefended)
+    await node.verdict(message(AUTHOR, groups=16))
+    return all(node.pending_queue.draw(Tier.STRANGER).bodies)
+
+
 async def strangers_evict_a_friend(undefended):
     small = replace(undefended, defences=replace(undefended.defences, pending_places=4))
     node = filter_name(small, trusted=(AUTHOR.peer,))
@@ -598,6 +604,7 @@ HARMS = {
     "durable ledger": banned_peer_comes_back,
     "blame to the author": carrier_is_blamed,
     "link lottery": crowded_link_has_most_turns,
+    "groups a turn": large_rollout_has_one_turn,
     "tier places": strangers_evict_a_friend,
     "inbox bounds": one_peer_fills_the_inbox,
     "untrusted class": untrusted_peers_take_the_round,

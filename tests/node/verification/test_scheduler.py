@@ -1,5 +1,6 @@
 """Verification on demand: whose rollouts are looked at, and how many."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -100,6 +101,53 @@ async def test_each_tier_is_verified_until_it_alone_could_fill_twice_what_is_wan
     assert verified == {name(peer): 8 for peer in peers[:3]}
     await scheduler.verify_pending(4)
     assert verified == {name(peer): 8 for peer in peers[:3]}
+
+
+def groups_of(author, count, counter=0):
+    """A rollout of so many good groups."""
+    groups, bodies, _ = zip(*(right_and_wrong(author, k, counter=counter) for k in range(count)), strict=True)
+    return rollout(author, groups, bodies, counter=counter)
+
+
+async def test_a_link_whose_rollouts_have_sixteen_groups_has_as_many_groups_as_one_whose_rollouts_have_four(
+    scheduler, pending_queue, peers, verified
+):
+    """Both have turns by chance: each has 128 of 256 groups, within noise."""
+    sixteen, four = peers[2:4]
+    for counter in range(64):
+        pending_queue.put(groups_of(four, 4, counter), link=name(four), tier=Tier.STRANGER)
+        if counter < 16:
+            pending_queue.put(groups_of(sixteen, 16, counter), link=name(sixteen), tier=Tier.STRANGER)
+    for _ in range(4):
+        await scheduler.verify_pending(1_000)
+    assert verified.total() == 4 * constants.TURN_GROUPS * constants.VERIFICATIONS_PER_ROUND
+    assert 80 < verified[name(sixteen)] < 176
+
+
+async def test_a_large_rollout_is_verified_whole_in_several_turns_and_none_of_its_groups_counts_as_left_out(
+    scheduler, pending_queue, verifier, peers, pool
+):
+    pending_queue.put(groups_of(peers[2], 16), link=LINK, tier=Tier.STRANGER)
+    await scheduler.verify_pending(1_000)
+    assert pool.per_peer() == {name(peers[2]): 16}
+    assert verifier.unusable == {}
+
+
+def test_what_a_turn_leaves_of_a_rollout_waits_on_its_link_and_in_its_tier(pending_queue, peers, database):
+    pending_queue.put(groups_of(peers[2], 16), link=LINK, tier=Tier.PROVEN)
+    pending_queue.draw(Tier.PROVEN)
+    assert database.rows("SELECT link, tier FROM inbox") == [(LINK, Tier.PROVEN)]
+
+
+def test_which_groups_of_a_rollout_a_turn_takes_is_drawn_by_the_node(database, manifest, peers):
+    """Else an author would choose which of its groups come first."""
+    first = set()
+    for seed in range(8):
+        queue = PendingQueue(database, manifest, rng=random.Random(seed))
+        queue.put(groups_of(peers[2], 16), link=LINK, tier=Tier.STRANGER)
+        first.add(tuple(k for k, body in enumerate(queue.draw(Tier.STRANGER).bodies) if body))
+        queue.forget(name(peers[2]))
+    assert len(first) == 8
 
 
 async def test_a_tier_has_a_bounded_number_of_turns_however_little_they_give(scheduler, put, peers, verified):
