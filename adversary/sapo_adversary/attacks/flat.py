@@ -2,9 +2,6 @@ from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
 
-_MOST = 16
-"""Greatest number of groups in a message."""
-
 
 class Flat(Attack):
     """Zero-advantage groups fill buffers and quotas and teach nothing.
@@ -16,9 +13,10 @@ class Flat(Attack):
     id = "flat"
     layer = "training"
 
-    def __init__(self, kit: Kit, *, light: bool = False) -> None:
-        """`light` sends light groups instead of zero-advantage ones."""
+    def __init__(self, kit: Kit, *, light: bool = False, groups: int = Attack.groups) -> None:
+        """`light` sends light groups instead of zero-advantage ones; a message has so many `groups`."""
         super().__init__(kit)
+        self._groups = groups
         self._light = light
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
@@ -28,8 +26,8 @@ class Flat(Attack):
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return
-        make, count = (self._a_light_one, _MOST) if self._light else (self._a_flat_one, self.groups)
-        yield Packet(self.kit.message(key, epoch, counter, [make(key, epoch, counter, k) for k in range(count)]))
+        make = self._a_light_one if self._light else self._a_flat_one
+        yield Packet(self.kit.message(key, epoch, counter, [make(key, epoch, counter, k) for k in range(self._groups)]))
 
     def _a_flat_one(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         task = self.kit.task(key, epoch, counter, k)

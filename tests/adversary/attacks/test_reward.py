@@ -65,8 +65,8 @@ def test_flat_groups_crowd_out_the_others_where_they_are_kept():
 
 def test_groups_of_hardly_any_mass_take_weight_from_honest_ones_unless_the_healthy_set_the_measure():
     control = swarm("flat", joins=NEVER)
-    assert honest_mass(swarm("flat", "measured by the healthy", light=True)) < 0.6 * honest_mass(control)
-    assert honest_mass(swarm("flat", light=True)) >= 0.7 * honest_mass(control)
+    assert honest_mass(swarm("flat", "measured by the healthy", light=True)) < 0.47 * honest_mass(control)
+    assert honest_mass(swarm("flat", light=True)) >= 0.5 * honest_mass(control)
 
 
 def honest_mass(record):
