@@ -357,7 +357,7 @@ class IngestMachine(RuleBasedStateMachine):
             (content.author == OWN, IGNORE, Ignored.DUPLICATE),
             (self.accepted.get(content.round, content) != content, IGNORE, Ignored.EQUIVOCATION),
             (is_new_here and content.counter >= ROUNDS / 2, IGNORE, Ignored.OVER_QUOTA),
-            (self.is_charged(sender, content) and self.brought[sender] >= LINK_BURST, BUSY, Ignored.LINK_BUSY),
+            (self.is_charged(content) and self.brought[sender] >= LINK_BURST, BUSY, Ignored.LINK_BUSY),
         )
         return (Verdict.KEEP, reason) if verdict is Verdict.ACCEPT and not is_forwarded else (verdict, reason)
 
@@ -373,9 +373,9 @@ class IngestMachine(RuleBasedStateMachine):
             (one.author == OWN, IGNORE, Ignored.EQUIVOCATION),
         )
 
-    def is_charged(self, sender: str, content: Content) -> bool:
-        """Whether the link of the sender pays for a rollout."""
-        return content.author != KNOWN and PEERS[content.author] not in {*self.connected, sender}
+    def is_charged(self, content: Content) -> bool:
+        """Whether the link of the sender pays for a rollout: its author has none of its own, or that has ended."""
+        return content.author != KNOWN and PEERS[content.author] not in self.connected
 
     def court_hears(self, author: int) -> bool:
         has_place = author in (KNOWN, GIVER) or self.unknown_banned < UNKNOWN_BANS
@@ -392,7 +392,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.accepted[content.round] = content
         self.taken[content] |= fresh
         self.waiting.setdefault(content, set()).update(fresh)
-        self.brought[sender] += self.is_charged(sender, content)
+        self.brought[sender] += self.is_charged(content)
 
     def judge(self, sender: str, data: bytes, expected, *, epoch: int = 0, is_evidence: bool = False) -> None:
         """Send it, compare verdict and reason, and see that no account changed but that of who is to blame."""
