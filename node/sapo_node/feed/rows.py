@@ -4,7 +4,7 @@ The rules are those of the learner: in the text of a peer special tokens are ord
 stopped after its answer is taught to end there, and a completion that is too long is left out, not cut.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -55,13 +55,16 @@ def prompt_ids(messages: Sequence[Message], tokenizer: Any, *, thinking: bool = 
     return prompt_tokens(chat, tokenizer, ends={tokenizer.eos_token_id}, thinking=thinking)
 
 
-def completions_of(asked: Prompts, sampled: Sequence[Sequence[int]], tokenizer: Any) -> list[list[Completion]]:
+def completions_of(
+    asked: Prompts, sampled: Sequence[Sequence[int]], tokenizer: Any, *, ends: Collection[int] = ()
+) -> list[list[Completion]]:
     """Return what `Feed.next_batch` wants of the sampled token ids: G completions of each prompt, one after another.
 
-    A completion over the bound in bytes is cut, and its tokens with it.
+    A completion over the bound in bytes is cut, and its tokens with it. `ends` are the ids that end a completion, where
+    the model has others than that of the tokenizer.
     """
     decode = partial(decoded, tokenizer, specials_of(tokenizer))
-    found = [_completion(ids, asked.max_bytes, decode, tokenizer.eos_token_id) for ids in sampled]
+    found = [_completion(ids, asked.max_bytes, decode, {tokenizer.eos_token_id, *ends}) for ids in sampled]
     size = asked.completions
     return [found[first : first + size] for first in range(0, len(found), size)]
 
@@ -161,9 +164,9 @@ class _Reader:
         return replace(_row(group, completion, prompt, [self.tokenizer.eos_token_id], [0]), refused=reason)
 
 
-def _completion(ids: Sequence[int], max_bytes: int, decode: Decode, end: int) -> Completion:
+def _completion(ids: Sequence[int], max_bytes: int, decode: Decode, ends: Collection[int]) -> Completion:
     kept, text = within(ids, max_bytes, decode)
-    whole = len(kept) == len(ids) and ids and ids[-1] == end
+    whole = len(kept) == len(ids) and ids and ids[-1] in ends
     return Completion(text, "stop" if whole else "length", tuple(kept))
 
 

@@ -127,7 +127,9 @@ def _write_adapters(policy: Policy, base: str, folder: Path) -> None:
 def _write_model(policy: Policy, folder: Path) -> None:
     model = policy.model.merge_and_unload() if policy.lora else policy.model
     # Stop a text where the node stops it, and sample from the model's unchanged probabilities.
-    model.generation_config = GenerationConfig(eos_token_id=list(policy.ends), pad_token_id=policy.pad)
+    model.generation_config = GenerationConfig(
+        eos_token_id=list(policy.ends), pad_token_id=policy.pad, do_sample=True, temperature=1.0, top_k=0, top_p=1.0
+    )
     if _is_qwen2(model) and not _builds_the_same(Qwen2Tokenizer, folder, policy):
         # For a Qwen2 model AutoTokenizer replaces the pre-tokenizer of tokenizer.json by that of Qwen.
         model = _as_llama(model)

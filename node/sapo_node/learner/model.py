@@ -102,7 +102,10 @@ class Policy:
         """Return whether the last of a completion's tokens completes the closing tag of an answer."""
         # A token has at least one character of the tag, but for the pieces of a character of several bytes.
         tail = self.decode(tokens[-2 * len(ANSWER_END) :]) if tokens and tokens[-1] in self.closing else ""
-        return ANSWER_END in tail
+        if ANSWER_END not in tail:
+            return False
+        text = self.decode(tokens)
+        return text.rfind("<think>") <= text.rfind("</think>")  # while it thinks, a model may only name the tags
 
     def encode_foreign(self, text: str) -> list[int] | None:
         """Encode a peer's completion as ordinary text. Return None if the tokenizer gives a special token anyway.

@@ -136,6 +136,14 @@ def test_sampled_tokens_become_completions_of_their_prompts(tokenizer):
     assert second.finish == "length"
 
 
+def test_a_completion_stops_at_any_end_that_is_named(tokenizer):
+    other = tokenizer(".", add_special_tokens=False)["input_ids"]
+    ids = [*tokenizer(CORRECT, add_special_tokens=False)["input_ids"], *other]
+    asked = Prompts("p", (CHAT,), 1, 64, 1024)
+    [[plain]], [[named]] = completions_of(asked, [ids], tokenizer), completions_of(asked, [ids], tokenizer, ends=other)
+    assert (plain.finish, named.finish) == ("length", "stop")
+
+
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TEMPLATE
 ASKS_FOR_DATE = "{{ strftime_now('%d %b %Y %H:%M:%S') }}" + TEMPLATE
 THINKS = TEMPLATE + "{% if not enable_thinking %}</think>{% endif %}"

@@ -13,7 +13,7 @@ import pytest
 import torch
 from peft import PeftModel
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen2Tokenizer
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.codec import from_json, to_json
@@ -72,13 +72,13 @@ def logits(model, tokens):
 PLAINLY = """
 import json, sys
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, GenerationConfig, AutoTokenizer
 
 for folder in sys.argv[2:]:
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
     messages = json.loads(sys.argv[1])
     prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    tokens = model.generate(**prompt, max_new_tokens=24)[0].tolist()
+    tokens = model.generate(**prompt, max_new_tokens=24, do_sample=False)[0].tolist()
     length = prompt["input_ids"].shape[1]
     print(json.dumps([tokens[:length], [token for token in tokens[length:] if token != tokenizer.eos_token_id]]))
 """
@@ -120,6 +120,12 @@ def test_plain_transformers_read_and_answer_as_the_node_does(tmp_path, ways):
     assert done.returncode == 0, done.stderr
     theirs = [json.loads(line) for line in done.stdout.splitlines()]
     assert theirs == [answered(trainer) for trainer, _ in ways.values()]
+
+
+def test_plain_transformers_sample_from_the_probabilities_that_were_evaluated(tmp_path, ways):
+    exported(ways["llama"][1], tmp_path / "out")
+    settings = GenerationConfig.from_pretrained(tmp_path / "out")
+    assert (settings.do_sample, settings.temperature, settings.top_k, settings.top_p) == (True, 1.0, 0, 1.0)
 
 
 @pytest.mark.parametrize("way", ["seed", "llama", "qwen2", "adapters"])

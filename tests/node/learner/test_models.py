@@ -6,6 +6,8 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from transformers import GenerationConfig
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
@@ -293,6 +295,24 @@ def test_an_encoder_is_refused(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_decoder_whose_experts_round_differently_is_taken(tmp_path, dtype):
     load(options(write_model(tmp_path, MIXTURE), dtype=dtype))
+
+
+TWO_ENDS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<turn>{% endfor %}<assistant>"
+
+
+@pytest.mark.parametrize(("template", "taught"), [(TWO_ENDS, "<turn>"), (TEMPLATE, "<eos>"), (None, "<eos>")], ids=str)
+def test_the_end_that_is_taught_is_that_of_an_answer_in_the_chat_template(tmp_path, template, taught):
+    """As in Gemma 3 and Phi, where a turn ends with another token than a text."""
+    write_model(tmp_path, "llama")
+    write_tokenizer(tmp_path, template)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    tokenizer.add_special_tokens(["<turn>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    ends = [tokenizer.token_to_id(name) for name in ("<eos>", "<turn>")]
+    GenerationConfig(eos_token_id=ends, pad_token_id=ends[0]).save_pretrained(tmp_path)
+    policy = load(options(tmp_path))
+    assert set(policy.ends) == set(ends)
+    assert policy.ends[0] == tokenizer.token_to_id(taught)
 
 
 def test_a_missing_folder_says_so(tmp_path):

@@ -54,6 +54,20 @@ def test_a_prompt_says_whether_the_model_is_to_think(folder):
     assert silent.prompt_tokens(asked) == [*thinking.prompt_tokens(asked), *closed]
 
 
+@pytest.mark.parametrize(
+    ("text", "closes"),
+    [
+        ("<think>it goes between <answer> and </answer>", False),
+        (TEXT, True),
+        ("<answer>4</answer>", True),
+    ],
+    ids=["while it thinks", "after it has thought", "without thinking"],
+)
+def test_a_closing_tag_ends_a_completion_unless_the_model_still_thinks(folder, text, closes):
+    policy = load(options(folder))
+    assert policy.closes_answer(policy.tokenizer(text, add_special_tokens=False)["input_ids"]) is closes
+
+
 def test_it_samples_with_either(folder):
     for thinking in (False, True):
         [group] = generate(
