@@ -23,15 +23,17 @@ in 20 is informative, the chance of so many without one is 4 %.
 class LearningSignal:
     """Follows the rounds of one start of a node."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, max_bytes: int) -> None:
+        """`max_bytes` is what the swarm keeps of a completion."""
         self._config = config
+        self._max_bytes = max_bytes
         self._warned = False
         self._forget()
 
     def _forget(self) -> None:
         self._groups = self._without_room = 0
-        self._rewards = self._cut = 0.0
-        """Sums over the groups: of mean rewards, and of the shares of completions that were cut."""
+        self._rewards = self._cut = self._over_bytes = 0.0
+        """Sums over the groups: of mean rewards, and of the shares of completions that were cut, and cut by bytes."""
 
     def played(self, report: RoundReport) -> None:
         """Count a round, and log a warning after MAX_QUIET_GROUPS quiet groups. The log becomes a notice."""
@@ -41,6 +43,7 @@ class LearningSignal:
         self._groups += report.local
         self._rewards += report.reward * report.local
         self._cut += (report.training.truncated or 0.0) * report.local
+        self._over_bytes += (report.training.over_bytes or 0.0) * report.local
         trained = report.training.groups
         local = [trained[name] for name in map(local_id, range(report.local)) if name in trained]
         self._without_room += sum(group.refused is Refusal.NO_ROOM for group in local)
@@ -56,8 +59,14 @@ class LearningSignal:
             seen = f"every completion of the last {self._groups} local groups earned a reward"
         else:
             seen = f"none of the last {self._groups} local groups had correct and incorrect completions"
-        shares = {"cut": self._cut / self._groups, "without_room": self._without_room / self._groups}
-        advice = for_too_hard(self._config, **shares) if reward < 0.5 else for_too_easy()
+        hard = for_too_hard(
+            self._config,
+            cut=self._cut / self._groups,
+            over_bytes=self._over_bytes / self._groups,
+            max_bytes=self._max_bytes,
+            without_room=self._without_room / self._groups,
+        )
+        advice = hard if reward < 0.5 else for_too_easy()
         return (
             f"{seen}, so the model learns nothing from its own completions; {', or '.join(advice)}. `sapo-node probe` "
             "measures what a model can learn from a swarm"

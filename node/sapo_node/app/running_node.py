@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from sapo_node.app.advice import too_long_for
 from sapo_node.app.config import Config
 from sapo_node.app.curves import start_curves
 from sapo_node.app.events import Observer, PageServed, Stopped
@@ -250,12 +251,12 @@ class RunningNode:
     def _tell_of_start(self, node: Node, learner: Learner | None) -> None:
         if self._unused:
             self._session.tell(f"this node does not train; these settings have no effect: {', '.join(self._unused)}")
+        manifest = self._swarm.manifest
         if node.counters.epoch(self._swarm.clock.now()) < 0:
-            self._session.tell(
-                f"the swarm begins {moment(self._swarm.manifest.genesis)}; the node plays no round before"
-            )
-        if learner and learner.ready.memory:
-            self._session.tell(learner.ready.memory)
+            self._session.tell(f"the swarm begins {moment(manifest.genesis)}; the node plays no round before")
+        of_model = too_long_for(self._config, manifest.max_completion_bytes), learner.ready.memory if learner else None
+        for text in filter(None, of_model):
+            self._session.tell(text)
         if learner and learner.ready.fallback:
             self._session.tell(f"checkpoint {learner.ready.fallback}")
         seconds = node.counters.listening_seconds(self._swarm.clock.now(), self._swarm.clock.steady())

@@ -50,7 +50,7 @@ class TrainingLoop:
         self._contribution = contribution
         self._on_phase = on_phase
         self._wanted = wanted
-        self._signal = LearningSignal(node.config)
+        self._signal = LearningSignal(node.config, node.swarm.manifest.max_completion_bytes)
 
     async def run(self, rounds: int | None, on_round: Callable[[RoundReport], None]) -> None:
         """Play so many rounds, or until the node is to stop; then write a checkpoint.

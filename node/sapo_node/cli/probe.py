@@ -48,6 +48,8 @@ class TaskProbe:
     """Share of the groups that have correct and incorrect completions."""
     cut: float
     """Share of the completions that were cut at the limit."""
+    over_bytes: float
+    """Share of the completions that were cut at the bytes that the swarm keeps."""
 
     @property
     def verdict(self) -> Verdict:
@@ -89,6 +91,8 @@ class Probe:
     """Per prompt: G of the swarm."""
     tasks: tuple[TaskProbe, ...]
     round: RoundProbe
+    max_bytes: int
+    """What the swarm keeps of a completion."""
 
     def of(self, verdict: Verdict) -> list[str]:
         """Return the tasks with a verdict."""
@@ -98,6 +102,11 @@ class Probe:
     def cut(self) -> float:
         """Share of all completions that were cut at the limit."""
         return sum(task.cut for task in self.tasks) / len(self.tasks)
+
+    @property
+    def over_bytes(self) -> float:
+        """Share of all completions that were cut at the bytes that the swarm keeps."""
+        return sum(task.over_bytes for task in self.tasks) / len(self.tasks)
 
 
 async def probe_model(
@@ -149,7 +158,7 @@ async def measured(
     progress("a round", 0)
     asked = await _prompts(manifest, scorer, groups, examples)
     timed = await _timed_round(policy, asked, step=step, completions=completions, max_tokens=max_tokens)
-    return Probe(prompts, completions, _tasks(found), timed)
+    return Probe(prompts, completions, _tasks(found), timed, manifest.max_completion_bytes)
 
 
 def _tasks(found: HeldOut) -> tuple[TaskProbe, ...]:
@@ -157,8 +166,8 @@ def _tasks(found: HeldOut) -> tuple[TaskProbe, ...]:
     for dataset, base_rate in found.per_task.items():
         counts = found.right[dataset]
         informative = sum(0 < count < found.samples for count in counts)
-        cut = found.truncated[dataset] / (len(counts) * found.samples)
-        tasks.append(TaskProbe(dataset, base_rate, wilson_interval(informative, len(counts)), cut))
+        cut, over = (each[dataset] / (len(counts) * found.samples) for each in (found.truncated, found.over_bytes))
+        tasks.append(TaskProbe(dataset, base_rate, wilson_interval(informative, len(counts)), cut, over))
     return tuple(tasks)
 
 

@@ -40,10 +40,11 @@ def start_command(config: Config, config_file: str | None) -> str:
 def advice_of(probe: Probe, config: Config) -> list[str]:
     """Return what may help: if no task can be learnt, if many completions are cut, or if the prompts were too few."""
     advice = []
+    hard = for_too_hard(config, cut=probe.cut, over_bytes=probe.over_bytes, max_bytes=probe.max_bytes)
     if not probe.of(Verdict.LEARNABLE):
-        advice = for_too_hard(config, cut=probe.cut) if probe.of(Verdict.TOO_HARD) else for_too_easy()
+        advice = hard if probe.of(Verdict.TOO_HARD) else for_too_easy()
     elif probe.cut >= MANY_CUT:
-        advice = for_too_hard(config, cut=probe.cut)[:1]
+        advice = hard[:1]
     if unsure := [task.dataset for task in probe.tasks if task.is_unsure]:
         advice.append(f"ask more --prompts than {probe.prompts}, which are too few to be sure of {', '.join(unsure)}")
     return advice
@@ -65,6 +66,7 @@ def as_dict(probe: Probe, ready: Ready, config: Config, config_file: str | None)
             task.dataset: {
                 **{name: asdict(getattr(task, name)) for name in ("base_rate", "informative")},
                 "cut": task.cut,
+                "over_bytes": task.over_bytes,
                 "verdict": task.verdict,
             }
             for task in probe.tasks

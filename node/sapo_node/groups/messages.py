@@ -62,8 +62,7 @@ class LearnerOptions:
     thinking: bool = False
     """Whether a chat template that has the choice begins with a section for thinking."""
     dtype: Dtype = "float32"
-    """What the model computes in; what is trained is held in fp32 whatever it is. `auto` is bfloat16 where the device
-    computes in it, else float32."""
+    """The model computes in it; what is trained is fp32. `auto`: bfloat16 if the device computes in it, or float32."""
     gradient_checkpointing: bool = False
     device: str = "auto"
     threads: int = 0
@@ -228,6 +227,8 @@ class TrainReport:
     """Mean over all local completions, in tokens."""
     truncated: float | None = None
     """Share of local completions that were cut at the limit."""
+    over_bytes: float | None = None
+    """Share of those that were cut at the bytes that the swarm keeps; None if unknown."""
     zero_advantage: float | None = None
     """Share of the request's groups that have no advantage, without replayed ones."""
     external_weight: float | None = None

@@ -112,3 +112,10 @@ def by_task(local: Sequence[LocalGroup]) -> tuple[TaskAnswers, ...]:
 def is_cut(completion: Sampled) -> bool:
     """Whether a completion reached the limit. An empty one did not: the model could not be asked its prompt."""
     return completion.finish == "length" and bool(completion.text or completion.tokens)
+
+
+def is_over_bytes(completion: Sampled, max_tokens: int) -> bool:
+    """Whether a completion was cut at the bytes that the swarm keeps: at `max_tokens` it would have so many tokens. A
+    text without tokens does not tell.
+    """
+    return is_cut(completion) and 0 < len(completion.tokens or ()) < max_tokens

@@ -32,7 +32,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
-from sapo_node.groups.types import is_cut
+from sapo_node.groups.types import is_cut, is_over_bytes
 from sapo_node.learner import filters, grpo
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
 from sapo_node.learner.model import ModelError, Policy, Unreadable
@@ -103,6 +103,7 @@ class Trainer:
             entropy=entropy,
             mean_length=_ratio(sum(len(each.tokens or ()) for each in local), len(local)),
             truncated=_ratio(sum(map(is_cut, local)), len(local)),
+            over_bytes=_ratio(sum(is_over_bytes(each, self._max_tokens) for each in local), len(local)),
             zero_advantage=_ratio(sum(not any(each.advantages) for each in groups), len(groups)),
             learning_rate=rate,
             external_weight=_ratio(sum(weights), len(weights)),

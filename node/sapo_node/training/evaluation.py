@@ -13,7 +13,7 @@ from typing import Any
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
 from sapo_node.groups.task_name import task_name
-from sapo_node.groups.types import is_cut
+from sapo_node.groups.types import is_cut, is_over_bytes
 from sapo_node.training.policy import Policy
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer
@@ -36,6 +36,8 @@ class HeldOut:
     """By task, one number for each of its questions."""
     truncated: dict[str, int] = field(default_factory=dict)
     """By task, the number of completions that were cut at the limit."""
+    over_bytes: dict[str, int] = field(default_factory=dict)
+    """By task, how many of those were cut at the bytes that the swarm keeps."""
 
     @property
     def per_task(self) -> dict[str, Interval]:
@@ -100,12 +102,12 @@ async def measure(
     between two requests to the learner where the node is `stopping`.
     """
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
-    right, truncated = {}, {}
+    right, truncated, over_bytes = {}, {}, {}
     for spec in manifest.tasks:
         name = task_name(manifest, spec.dataset, spec.config)
         requests = [heldout_request(manifest, spec, number) for number in range(prompts)]
         counts: list[int] = []
-        cut = 0
+        cut = over = 0
         at_once = max(1, _CHUNK // samples)
         for start in range(0, prompts, at_once):
             if stopping():
@@ -125,8 +127,9 @@ async def measure(
                 ]
             )
             cut += sum(is_cut(each) for group in answers for each in group)
+            over += sum(is_over_bytes(each, max_tokens) for group in answers for each in group)
             counts += [sum(each.rewards) if each is not None else 0 for each in scored]
             progress(name, len(chunk))
         right[name] = tuple(counts)
-        truncated[name] = cut
-    return HeldOut(samples, right, truncated)
+        truncated[name], over_bytes[name] = cut, over
+    return HeldOut(samples, right, truncated, over_bytes)

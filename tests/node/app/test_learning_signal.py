@@ -31,6 +31,13 @@ class CutOff(Oracle):
         return replace(await super().train(*request, **settings), truncated=1.0)
 
 
+class CutByBytes(CutOff):
+    """Writes more than the swarm keeps."""
+
+    async def train(self, *request, **settings):
+        return replace(await super().train(*request, **settings), over_bytes=1.0)
+
+
 class WithoutRoom(Oracle):
     """Has no room for its prompts, and cuts the completions of the others."""
 
@@ -100,6 +107,14 @@ async def test_a_policy_that_is_always_correct_needs_harder_tasks(warnings, mani
 async def test_completions_that_are_cut_need_more_tokens(warnings, manifest):
     [told] = await warnings(oracle(manifest, 0, CutOff))
     assert "raise --max-tokens, because 100% of the completions are cut at 80 tokens" in told
+
+
+async def test_completions_that_are_cut_by_the_swarms_bytes_need_fewer_tokens_or_another_swarm(warnings, manifest):
+    [told] = await warnings(oracle(manifest, 0, CutByBytes), max_tokens=2048)
+    assert "give a lower --max-tokens or a swarm that keeps more of a completion than" in told
+    assert "because 100% of the completions are cut there" in told
+    assert "raise" not in told
+    assert "--swarm smollm2-easy" not in told
 
 
 async def test_prompts_without_room_need_fewer_tokens_and_nothing_that_takes_more(warnings, manifest):

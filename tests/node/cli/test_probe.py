@@ -22,9 +22,9 @@ READY = Ready(0, 135_000_000, "smollm2", "cpu", "memory: about 2 GB; 8 GB free o
 SMOLLM = Config(model="seed", swarm="smollm2-easy")
 
 
-def task(name, *, right, informative, of=16, cut=0.0):
+def task(name, *, right, informative, of=16, cut=0.0, over_bytes=0.0):
     """A task of which 8 completions of each of 16 prompts were asked."""
-    return TaskProbe(name, wilson_interval(right, 8 * of), wilson_interval(informative, of), cut)
+    return TaskProbe(name, wilson_interval(right, 8 * of), wilson_interval(informative, of), cut, over_bytes)
 
 
 HARD, EASY = task("gcd", right=0, informative=0), task("sums", right=128, informative=0)
@@ -32,7 +32,7 @@ GOOD, LONG = task("products", right=20, informative=9), task("legs", right=20, i
 
 
 def probe(*tasks, prompts=16):
-    return Probe(prompts, 8, tasks, RoundProbe(4, 300, 2.0, 3.0))
+    return Probe(prompts, 8, tasks, RoundProbe(4, 300, 2.0, 3.0), 1024)
 
 
 def shown(found, config=SMOLLM):
@@ -131,6 +131,38 @@ def test_a_model_that_is_always_correct_is_not_told_to_become_larger():
 def test_completions_that_are_cut_are_advised_on_though_the_task_can_be_learnt():
     [advice] = advice_of(probe(LONG), SMOLLM)
     assert "90% of the completions are cut at 80 tokens" in advice
+
+
+def test_completions_over_the_swarms_bytes_are_not_advised_to_become_longer():
+    long = replace(LONG, over_bytes=0.8)
+    [advice] = advice_of(probe(long), replace(SMOLLM, thinking=True))
+    assert advice == (
+        "give a lower --max-tokens, no --thinking, or a swarm that keeps more of a completion than 1,024 bytes, "
+        "because 80% of the completions are cut there"
+    )
+
+
+def test_completions_of_which_few_are_over_the_swarms_bytes_are_advised_on_as_before():
+    [advice] = advice_of(probe(replace(LONG, over_bytes=0.2)), SMOLLM)
+    assert advice.startswith("raise --max-tokens")
+
+
+async def test_a_completion_cut_before_its_last_token_was_cut_by_bytes(manifest):
+    class Cut(Oracle):
+        async def generate(self, prompts, **settings):
+            groups = await super().generate(prompts, **settings)
+            return [tuple(replace(each, finish="length") for each in group) for group in groups]
+
+    async def shares(max_tokens):
+        policy = Cut(manifest, random.Random(1))
+        scorer = KnowingScorer(policy.answers)
+        found = await measured(
+            manifest, policy, scorer, prompts=1, groups=1, max_tokens=max_tokens, examples=NO_EXAMPLES
+        )
+        return found.cut, found.over_bytes
+
+    assert await shares(4) == (1, 1)
+    assert await shares(3) == (1, 0)  # an Oracle writes three tokens
 
 
 def test_too_few_prompts_to_give_a_task_up_are_too_few():

@@ -286,6 +286,12 @@ def test_the_report_says_what_share_of_the_groups_and_answers_was_wasted(trainer
     assert report.zero_advantage == 0.5
 
 
+def test_the_report_says_what_share_of_the_answers_was_cut_by_the_swarms_bytes(trainer):
+    [cut] = generate(trainer.policy, GenerateRequest((Prompt(QUESTION),), 4, 80, 2), 4)
+    groups = (local(trainer), replace(local(trainer), id="cut", completions=cut))
+    assert trainer.train(TrainRequest(1, groups)).over_bytes == 0.5
+
+
 def test_the_report_says_how_much_came_from_others(trainer):
     groups = (
         local(trainer),

@@ -8,6 +8,7 @@ import click
 import trio
 from rich.progress import Progress
 
+from sapo_node.app.advice import too_long_for
 from sapo_node.app.config import load_config
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, fetch_model, stderr
@@ -35,7 +36,7 @@ def probe(config_file: Path | None, *, prompts: int, json_output: bool, **option
     \b
     base rate     share of correct completions, with its 95 % interval
     informative   share of informative groups; a task with 10 % or more can be learnt
-    cut           share of completions cut at --max-tokens
+    cut           share of completions cut at --max-tokens, or at the bytes that the swarm keeps
 
     It prints the memory that training needs and how long a round takes, says what to change if no task can be learnt,
     and ends with the command that starts a node. It keeps nothing. The exit code is 1 if no task can be learnt.
@@ -49,6 +50,8 @@ def probe(config_file: Path | None, *, prompts: int, json_output: bool, **option
     config = load_config(config_file).overridden(options)
     manifest = load_manifest(config.swarm)
     fetch_model(config)
+    if too_long := too_long_for(config, manifest.max_completion_bytes):
+        stderr.print(too_long, highlight=False, soft_wrap=True)
     with Progress(console=stderr, transient=True, disable=json_output) as progress:
         bar = progress.add_task("loading the model", total=prompts * len(manifest.tasks))
 
