@@ -346,10 +346,10 @@ def test_a_relay_names_the_settings_that_have_no_effect_on_it(tmp_path):
 
 
 def test_a_node_whose_completions_hardly_fit_into_the_swarms_bytes_says_so(tmp_path):
-    swarm = write_swarm(tmp_path / "short.toml", max_completion_bytes=128)
-    with RunningProcess(tmp_path / "a", "--swarm", swarm) as node:
-        notice = node.until(lambda event: "the swarm keeps 128 bytes" in event.get("text", ""))
-        assert notice["text"].endswith("Give at most --max-tokens 42, or a swarm that keeps more")
+    swarm = write_swarm(tmp_path / "short.toml")
+    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--max-tokens", "342") as node:
+        notice = node.until(lambda event: "the swarm keeps 1,024 bytes" in event.get("text", ""))
+        assert notice["text"].endswith("Give at most --max-tokens 341, or a swarm that keeps more")
 
 
 def test_a_node_in_a_swarm_that_begins_later_says_when(tmp_path):

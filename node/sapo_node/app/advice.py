@@ -10,8 +10,6 @@ FEW_EXAMPLES = 3
 """Worked examples that teach most models to use the answer tags."""
 MANY_CUT = 0.5
 """Share of completions cut at the limit from which a higher limit may help."""
-
-
 BYTES_PER_TOKEN = 3
 """Of English text in the tokenizers of language models, at least: most have 3 to 4."""
 
