@@ -29,13 +29,13 @@ FOUND = [
 ]
 READY = Ready(0, 135_000_000, "smollm2", "cpu", "memory: about 2 GB; 8 GB free on cpu", None)
 TASKS = tuple(
-    TaskProbe(name, wilson_interval(right, 64), wilson_interval(informative, 8), 0.0)
+    TaskProbe(name, wilson_interval(right, 64), wilson_interval(informative, 8), 0.0, 0.0)
     for name, right, informative in (("gcd", 0, 0), ("products", 16, 4))
 )
 
 
 def probe(*, generate=2.0, train=3.0, tasks=TASKS):
-    return Probe(8, 8, tasks, RoundProbe(4, 300, generate, train))
+    return Probe(8, 8, tasks, RoundProbe(4, 300, generate, train), 1024)
 
 
 def test_a_fast_machine_keeps_the_local_groups_of_the_default(manifest):
@@ -73,7 +73,7 @@ def test_a_round_is_as_long_as_its_groups_and_external_groups_cost_training_alon
     ("informative", "local", "rounds"), [(8, 4, 2), (4, 1, 3), (2, 1, 5), (2, 4, 1 + 1 / 0.68359375)]
 )
 def test_the_first_external_group_comes_with_the_first_informative_group_of_a_peer(informative, local, rounds):
-    task = TaskProbe("products", wilson_interval(16, 64), wilson_interval(informative, 8), 0.0)
+    task = TaskProbe("products", wilson_interval(16, 64), wilson_interval(informative, 8), 0.0, 0.0)
     found = outlook(Config(local=local), probe(tasks=(task,)), READY)
     assert found.contact_rounds == pytest.approx(rounds)
     assert found.contact_seconds == pytest.approx(rounds * found.round_seconds)
