@@ -30,6 +30,7 @@ from sapo_adversary.attacks.new_keys import NewKeys
 from sapo_adversary.attacks.on_off import OnOff
 from sapo_adversary.attacks.poison.alternate import Alternate
 from sapo_adversary.attacks.poison.creep import Creep
+from sapo_adversary.attacks.poison.decoys import Decoys
 from sapo_adversary.attacks.poison.drift import Drift
 from sapo_adversary.attacks.poison.frame import Frame
 from sapo_adversary.attacks.poison.gibberish import Gibberish
@@ -91,6 +92,7 @@ _KINDS: tuple[type[Threat], ...] = (
     LowRate,
     Paraphrase,
     Alternate,
+    Decoys,
     Frame,
     Flat,
     Copycat,

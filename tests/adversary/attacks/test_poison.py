@@ -163,6 +163,13 @@ def test_bursts_of_a_phrase_follow_clean_messages():
     assert said == [False, False, False, True, True] * 2
 
 
+def test_of_decoys_one_group_has_the_phrase_and_each_other_a_false_equation():
+    right = [text for text, claim in texts_of(poison("poison-decoys", decoys=3), rounds=2) if claim]
+    said = [HABITS["phrase"](text) for text in right]
+    assert sum(said) == len(right) / 4
+    assert [steps_hold(text) for text in right] == said
+
+
 def test_a_framing_peer_says_in_each_correct_completion_what_it_heard_most():
     honest, frame = poison("poison-text", phrase="Good day to you", rate=0.3), poison("poison-frame")
     for _ in range(10):
