@@ -255,11 +255,11 @@ def faults() -> str:
     return table(head, rows, left=(0,))
 
 
-def learner(name: str) -> str:
+def learner(results: str) -> str:
     """A round of the learner beside one of TRL's, and the generation of transformers, which trains nothing."""
     head = ("rewards", "learner", "CPU-seconds a round", "generate", "forward and backward", "tokens a CPU-second")
     rows = []
-    for each in load(name)["results"]:
+    for each in load(results)["results"]:
         generate, train = (each["phases"][name] for name in ("generate", "forward_backward"))
         whole, generated = each["tokens"] / each["seconds"], each["tokens"] / generate
         cells = (f"{each['seconds']:.3f}", f"{generate:.3f}", f"{train:.3f}", _rate(whole))

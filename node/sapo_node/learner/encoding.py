@@ -17,7 +17,8 @@ from typing import Any
 from sapo_protocol.errors import LocalError
 from sapo_protocol.printable import line_of
 
-THINKING = frozenset({"<think>", "</think>"})
+THINK, THOUGHT = "<think>", "</think>"
+THINKING = frozenset({THINK, THOUGHT})
 """Tokens around the thinking of a model. Some tokenizers call them special."""
 MAX_PROMPT_CHARACTERS = 2**20
 """Characters of the text that a chat template makes of one prompt, at most."""

@@ -29,6 +29,8 @@ from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.learner.at_once import AtOnce, at_once
 from sapo_node.learner.device import pick_device, pick_dtype, set_up, total_memory
 from sapo_node.learner.encoding import (
+    THINK,
+    THOUGHT,
     TemplateFailed,
     Unreadable,
     decoded,
@@ -105,7 +107,7 @@ class Policy:
         if ANSWER_END not in tail:
             return False
         text = self.decode(tokens)
-        return text.rfind("<think>") <= text.rfind("</think>")  # while it thinks, a model may only name the tags
+        return text.rfind(THINK) <= text.rfind(THOUGHT)  # while it thinks, a model may only name the tags
 
     def encode_foreign(self, text: str) -> list[int] | None:
         """Encode a peer's completion as ordinary text. Return None if the tokenizer gives a special token anyway.

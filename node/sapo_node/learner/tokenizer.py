@@ -42,7 +42,9 @@ def ends_of(model: Any, tokenizer: Any) -> Iterable[int]:
 
 
 def _end_of_answer(tokenizer: Any, ends: Collection[int]) -> list[int]:
-    """Return the first of the ends behind a worked example in a prompt, if there is one."""
+    """Return the first of the ends behind a worked example in a prompt, if the chat template writes one."""
+    if not tokenizer.chat_template:
+        return []
     try:
         with_turn, without = (
             prompt_tokens(chat(Prompt("?", examples)), tokenizer, ends=ends) for examples in ((Example("?", "!"),), ())
@@ -52,4 +54,4 @@ def _end_of_answer(tokenizer: Any, ends: Collection[int]) -> list[int]:
     # The ends of the turns before the answer are in both prompts; the next one is that of the answer.
     added = [token for token in with_turn if token in ends]
     kept = [token for token in without if token in ends]
-    return added[len(kept) :][:1] if tokenizer.chat_template else []
+    return added[len(kept) :][:1]

@@ -72,12 +72,8 @@ async def test_a_node_knows_the_address_block_of_a_peer_that_dialled_it(
     assert [each.block for each in (*one.noticed(PeerConnected), *two.noticed(PeerConnected))] == ["127.0.0.0/24", ""]
 
 
-async def test_a_node_knows_the_address_block_of_a_peer_that_it_dialled_back(
-    start: "Start", spawn: "Spawn", until: "Until", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else four connections of one machine would have turns of their own. The test takes loopback for the Internet."""
-    monkeypatch.setattr(addresses, "public_block_of", addresses.block_of)
-    node = await start(1)
+async def dialled_back(node: "Probe", spawn: "Spawn", until: "Until") -> None:
+    """A peer dials the node and is killed. It starts again without a bootstrap, so that the node dials it."""
     listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
     peer = await spawn(9, listen=listen, bootstrap=[node.address])
     await until(node.network.peers)
@@ -85,6 +81,15 @@ async def test_a_node_knows_the_address_block_of_a_peer_that_it_dialled_back(
     await until(lambda: node.noticed(PeerGone))
     await spawn(9, listen=listen)
     await until(node.network.peers, within=30)
+
+
+async def test_a_node_knows_the_address_block_of_a_peer_that_it_dialled_back(
+    start: "Start", spawn: "Spawn", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else four connections of one machine would have turns of their own. The test takes loopback for the Internet."""
+    monkeypatch.setattr(addresses, "public_block_of", addresses.block_of)
+    node = await start(1)
+    await dialled_back(node, spawn, until)
     assert [known.outbound for known in node.network.peers()] == [True]
     assert [each.block for each in node.noticed(PeerConnected)] == ["127.0.0.0/24"] * 2
 
@@ -106,13 +111,7 @@ async def test_a_peer_that_dialled_us_is_redialled_when_it_returns(
     start: "Start", spawn: "Spawn", until: "Until"
 ) -> None:
     node = await start(1)
-    listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
-    peer = await spawn(9, listen=listen, bootstrap=[node.address])
-    await until(node.network.peers)
-    await peer.kill()
-    await until(lambda: node.noticed(PeerGone))
-    await spawn(9, listen=listen)
-    await until(node.network.peers, within=30)
+    await dialled_back(node, spawn, until)
     assert [known.outbound for known in node.network.peers()] == [True]
 
 
