@@ -47,7 +47,8 @@ class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         tokenizer = self.processing_class
         prompts = [prompt_ids(prompt, tokenizer, thinking=self.thinking) for prompt in asked.prompts]
         ids = [prompt for prompt in prompts for _ in range(asked.completions)]
-        return completions_of(asked, self._generate_single_turn(ids, None, {}, asked.completions)[0], tokenizer)
+        sampled = self._generate_single_turn(ids, None, {}, asked.completions)[0]
+        return completions_of(asked, sampled, tokenizer, ends=self.eos_token_ids)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
@@ -71,6 +72,7 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
             self.batch,
             tokenizer,
             max_tokens=trainer.max_completion_length,
+            ends=trainer.eos_token_ids,
             context=getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None),
             logprobs=lambda prompt, ids: _logprobs(trainer.model, prompt, ids),
             thinking=trainer.thinking,

@@ -16,6 +16,7 @@ from sapo_node.learner.encoding import (
     Decode,
     TemplateFailed,
     Unreadable,
+    answer_end_first,
     decoded,
     prompt_tokens,
     specials_of,
@@ -60,8 +61,9 @@ def completions_of(
 ) -> list[list[Completion]]:
     """Return what `Feed.next_batch` wants of the sampled token ids: G completions of each prompt, one after another.
 
-    A completion over the bound in bytes is cut, and its tokens with it. `ends` are the ids that end a completion, where
-    the model has others than that of the tokenizer.
+    A completion ends with its first end: what an engine wrote behind it, such as padding, is left out. A completion
+    over the bound in bytes is cut, and its tokens with it. `ends` are the ids that end a completion, where the model
+    has others than that of the tokenizer.
     """
     decode = partial(decoded, tokenizer, specials_of(tokenizer))
     found = [_completion(ids, asked.max_bytes, decode, {tokenizer.eos_token_id, *ends}) for ids in sampled]
@@ -74,17 +76,21 @@ def rows_of(
     tokenizer: Any,
     *,
     max_tokens: int,
+    ends: Collection[int] = (),
     context: int | None = None,
     logprobs: LogProbs | None = None,
     thinking: bool = False,
 ) -> list[Row]:
     """Return the completions of a batch as tokens, group after group.
 
+    `ends` are the ids that end a completion, where the model has others than that of the tokenizer. A correct
+    completion of a peer is taught to end with the one that the chat template writes behind an answer.
     `context` has the tokens of the longest sequence that the model can take: a prompt that leaves no room for a
     completion is left out. Without `logprobs` the two filters that need probabilities do not run, and nothing else
     stops what they stop.
     """
-    reader = _Reader(batch, tokenizer, specials_of(tokenizer), max_tokens, context, logprobs, thinking)
+    end, *_ = answer_end_first([tokenizer.eos_token_id, *ends], tokenizer)
+    reader = _Reader(batch, tokenizer, specials_of(tokenizer), end, max_tokens, context, logprobs, thinking)
     return [row for group in batch.groups for row in reader.rows(group)]
 
 
@@ -103,6 +109,8 @@ class _Reader:
     batch: Batch
     tokenizer: Any
     specials: frozenset[int]
+    end: int
+    """The id of the token that ends an answer."""
     max_tokens: int
     context: int | None
     logprobs: LogProbs | None
@@ -148,7 +156,7 @@ class _Reader:
         self._require_short(len(ids))
         ends = completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END)
         if ends and completion.advantage > 0:
-            ids.append(self.tokenizer.eos_token_id)
+            ids.append(self.end)
             offsets.append((len(completion.text), len(completion.text)))
         return ids, offsets
 
@@ -157,16 +165,17 @@ class _Reader:
             raise _Refused(Refusal.TOO_LONG)
 
     def _without_prompt(self, group: Group, reason: Refusal) -> list[Row]:
-        end = [self.tokenizer.eos_token_id]
-        return [self._left_out(group, each, end, reason) for each in group.completions]
+        return [self._left_out(group, each, [self.end], reason) for each in group.completions]
 
     def _left_out(self, group: Group, completion: Graded, prompt: list[int], reason: Refusal | None = None) -> Row:
-        return replace(_row(group, completion, prompt, [self.tokenizer.eos_token_id], [0]), refused=reason)
+        return replace(_row(group, completion, prompt, [self.end], [0]), refused=reason)
 
 
 def _completion(ids: Sequence[int], max_bytes: int, decode: Decode, ends: Collection[int]) -> Completion:
+    end = next((place for place, token in enumerate(ids) if token in ends), None)
+    ids = ids if end is None else ids[: end + 1]
     kept, text = within(ids, max_bytes, decode)
-    whole = len(kept) == len(ids) and ids and ids[-1] in ends
+    whole = end is not None and len(kept) == len(ids)
     return Completion(text, "stop" if whole else "length", tuple(kept))
 
 

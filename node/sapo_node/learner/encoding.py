@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from sapo_node.groups.prompt import Example, Prompt
+from sapo_node.groups.prompt import chat as chat_of
 from sapo_protocol.errors import LocalError
 from sapo_protocol.printable import line_of
 
@@ -55,6 +57,14 @@ def prompt_tokens(chat: Chat, tokenizer: Any, *, ends: Collection[int], thinking
     ids = encoded(tokenizer, "".join(map(_line, chat)), add_special_tokens=True)
     # Some tokenizers add an end token to every text. The model is to continue this text, so remove it.
     return ids[:-1] if ids and ids[-1] in ends else ids
+
+
+def answer_end_first(ends: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
+    """Return the ids that end a text, each once: first that with which the chat template ends an answer.
+
+    Gemma 3 and Phi end a turn with another token than a text.
+    """
+    return tuple(dict.fromkeys([*_end_of_answer(tokenizer, ends), *ends]))
 
 
 def encoded(tokenizer: Any, text: str, **way: bool) -> list[int]:
@@ -127,6 +137,23 @@ def _rendered(chat: Chat, tokenizer: Any, *, thinking: bool) -> str:
     if len(text) > MAX_PROMPT_CHARACTERS:
         raise TemplateFailed(f"the chat template makes {len(text)} characters of one prompt")
     return text
+
+
+def _end_of_answer(tokenizer: Any, ends: Collection[int]) -> list[int]:
+    """Return the first of the ends behind a worked example in a prompt, if the chat template writes one."""
+    if not tokenizer.chat_template:
+        return []
+    try:
+        with_turn, without = (
+            prompt_tokens(chat_of(Prompt("?", examples)), tokenizer, ends=ends)
+            for examples in ((Example("?", "!"),), ())
+        )
+    except (TemplateFailed, Unreadable):
+        return []
+    # The ends of the turns before the answer are in both prompts; the next one is that of the answer.
+    added = [token for token in with_turn if token in ends]
+    kept = [token for token in without if token in ends]
+    return added[len(kept) :][:1]
 
 
 def _line(message: dict[str, str]) -> str:

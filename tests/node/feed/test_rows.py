@@ -144,6 +144,26 @@ def test_a_completion_stops_at_any_end_that_is_named(tokenizer):
     assert (plain.finish, named.finish) == ("length", "stop")
 
 
+def test_what_an_engine_writes_behind_the_end_is_no_part_of_a_completion(tokenizer):
+    ids = [*tokenizer(CORRECT, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    [[found]] = completions_of(Prompts("p", (CHAT,), 1, 64, 1024), [[*ids, *ids[:2]]], tokenizer)
+    assert (found.text, found.finish, found.tokens) == (CORRECT, "stop", tuple(ids))
+
+
+TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<turn>{% endfor %}<assistant>"
+
+
+@pytest.mark.parametrize(("template", "taught"), [(TURNS, "<turn>"), (TEMPLATE, "<eos>"), (None, "<eos>")], ids=str)
+def test_a_completion_of_a_peer_is_taught_the_end_that_the_chat_template_writes(tmp_path, template, taught):
+    """As in Gemma 3 and Phi, where a turn ends with another token than a text."""
+    write_tokenizer(tmp_path, template)
+    tokenizer = load_tokenizer(tmp_path)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>"]})
+    turn = tokenizer.convert_tokens_to_ids("<turn>")
+    [row] = rows_of(batch(graded(CORRECT, 1.0)), tokenizer, max_tokens=128, ends=[turn])
+    assert row.completion[-1] == tokenizer.convert_tokens_to_ids(taught)
+
+
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TEMPLATE
 ASKS_FOR_DATE = "{{ strftime_now('%d %b %Y %H:%M:%S') }}" + TEMPLATE
 THINKS = TEMPLATE + "{% if not enable_thinking %}</think>{% endif %}"

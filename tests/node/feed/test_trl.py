@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from fed_node import FedNode, external, in_thread
 from sapo_node.client import Feed, StepBack, newest
-from sapo_node.feed.messages import GoBack
+from sapo_node.feed.messages import GoBack, Message, Prompts
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.training.batch_log import trained_per_peer
 from sapo_protocol import LocalError
@@ -145,6 +145,15 @@ async def test_a_model_object_that_cannot_lose_its_adapters_is_refused_when_step
         train = partial(swarm_trl.train, model, Alarmed(node.file, patience=20), chosen, processing_class=tokenizer)
         with pytest.raises(LocalError, match="give `train` the name or the folder of the model"):
             await in_thread(train)
+
+
+def test_trl_stops_at_every_end_of_the_model(swarm_trl, settings):
+    model, tokenizer = seed_policy()
+    [tag] = tokenizer("</answer>", add_special_tokens=False)["input_ids"]
+    model.generation_config.eos_token_id = [tokenizer.eos_token_id, tag]
+    trainer = swarm_trl.SwarmTrainer(model, None, settings(), processing_class=tokenizer)
+    [completions] = trainer.sample(Prompts("p", ((Message("user", "What is 2 * 3?"),),), 8, MAX_TOKENS, 1024))
+    assert {each.finish for each in completions if each.tokens[-1] == tag} == {"stop"}
 
 
 async def test_trl_that_starts_again_while_steps_are_taken_back_goes_back(swarm_trl, settings, tmp_path, manifest):
