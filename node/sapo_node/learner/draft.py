@@ -1,5 +1,5 @@
 """A completion that grows token by token. It knows when it ends: after an end token of the model, which is no part of
-its text, or with the closing tag of its answer.
+its text, with the closing tag of its answer, or where the swarm keeps no more of it.
 """
 
 from dataclasses import dataclass, field
@@ -10,12 +10,16 @@ from sapo_node.learner.model import Policy
 
 DECIMALS = 6
 """Of a log-probability. More say nothing in float32, and would make a stored batch a third larger."""
+LOOK_EVERY = 32
+"""Tokens between two looks at the bytes of a text: each look decodes the whole text."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
     """One completion that is being sampled."""
 
+    max_bytes: int
+    """Bytes of UTF-8 that the swarm keeps of its text."""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     end: tuple[int, float] | None = None
@@ -30,11 +34,15 @@ class Draft:
             return
         self.tokens.append(token)
         self.logprobs.append(logprob)
-        self.stopped = policy.closes_answer(self.tokens)
+        self.stopped = policy.closes_answer(self.tokens) or self._is_full(policy)
 
-    def finished(self, policy: Policy, max_bytes: int) -> Sampled:
+    def _is_full(self, policy: Policy) -> bool:
+        look = len(self.tokens) % LOOK_EVERY == 0
+        return look and len(policy.decode(self.tokens).encode()) > self.max_bytes
+
+    def finished(self, policy: Policy) -> Sampled:
         """Return the completion. A text over `max_bytes` is cut, and its finish reason is `length`."""
-        tokens, text = within(self.tokens, max_bytes, policy.decode)
+        tokens, text = within(self.tokens, self.max_bytes, policy.decode)
         whole = self.stopped and len(tokens) == len(self.tokens)
         finish: Finish = "stop" if whole else "length"
         end = self.end if whole else None

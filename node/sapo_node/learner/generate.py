@@ -62,8 +62,8 @@ def generate(
     at_once = max(1, policy.at_once.rows(longest, policy.vocabulary) // request.completions)
     groups: list[tuple[Sampled, ...]] = []
     for start in range(0, len(prompts), at_once):
-        rows = _sample(policy, prompts[start : start + at_once], request, generator)
-        done = [row.finished(policy, max_completion_bytes) for row in rows]
+        rows = _sample(policy, prompts[start : start + at_once], request, max_completion_bytes, generator)
+        done = [row.finished(policy) for row in rows]
         step = request.completions
         groups += [tuple(done[i : i + step]) for i in range(0, len(done), step)]
     return groups
@@ -97,7 +97,7 @@ def refusal_of(policy: Policy, prompt: Prompt, request: GenerateRequest) -> Prom
 
 
 def _sample(
-    policy: Policy, prompts: Sequence[Tokens], request: GenerateRequest, generator: torch.Generator
+    policy: Policy, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int, generator: torch.Generator
 ) -> list[_Row]:
     """Return the rows of a batch of prompts. Rows of one prompt are neighbours."""
     logits, cache, mask = read_prompts(policy, prompts, stems_of(policy, prompts))
@@ -106,7 +106,7 @@ def _sample(
     copied = torch.arange(len(prompts), device=policy.device).repeat_interleave(request.completions // size)
     select(cache, copied)
     mask = mask[copied]
-    rows = [_Row(number=number % size) for number in range(len(prompts) * request.completions)]
+    rows = [_Row(number=number % size, max_bytes=max_bytes) for number in range(len(prompts) * request.completions)]
     lanes = [rows[start : start + size] for start in range(0, len(rows), size)]
     decoder: _Decoder
     if has_graphs(policy, cache) and request.max_tokens > LEAST_REPLAYED:

@@ -10,11 +10,12 @@ import torch
 from sapo_node.app.learner_options import MAX_ROUND_TOKENS
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.codec import to_json
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, TrainGroup
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import generate as sampler
 from sapo_node.learner import lanes
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
+from sapo_node.learner.draft import LOOK_EVERY, Draft
 from sapo_node.learner.forward import IMPOSSIBLE
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
@@ -87,6 +88,15 @@ def test_no_completion_exceeds_the_byte_limit(policy):
             assert len(completion.text.encode()) <= 10
             assert completion.finish == "length"
             assert policy.decode(completion.tokens) == completion.text
+
+
+def test_a_completion_is_not_sampled_on_when_its_bytes_are_over(policy):
+    [letter] = policy.tokenizer("a", add_special_tokens=False)["input_ids"]
+    draft = Draft(max_bytes=10)
+    while not draft.stopped:
+        draft.add(policy, letter, -1.0)
+    assert len(draft.tokens) == LOOK_EVERY
+    assert draft.finished(policy) == Sampled("a" * 10, "length", (letter,) * 10, (-1.0,) * 10)
 
 
 def test_tokens_hold_no_special_token_and_decode_to_the_text(policy):

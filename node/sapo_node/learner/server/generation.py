@@ -85,7 +85,7 @@ class ServerGeneration:
         prompts = prompts_of(trainer.policy, request)
         try:
             engine, loaded, problem = self._with_weights(trainer)
-            drafts = _sampled(trainer.policy, engine, loaded.name, prompts, request)
+            drafts = _sampled(trainer.policy, engine, loaded.name, prompts, request, max_bytes=max_completion_bytes)
             difference = _require_agreement(trainer.policy, prompts, drafts)
         except ServerFailed as failure:
             self.begin_anew()
@@ -97,7 +97,7 @@ class ServerGeneration:
             notice = self._notice(
                 "server", f"it samples with {engine.name}, {difference:.4f} nats per token from this node"
             )
-        done = [tuple(draft.finished(trainer.policy, max_completion_bytes) for draft in group) for group in drafts]
+        done = [tuple(draft.finished(trainer.policy) for draft in group) for group in drafts]
         return Generated(tuple(done), notice)
 
     def begin_anew(self) -> None:
@@ -160,7 +160,7 @@ def server_of(options: LearnerOptions) -> ServerGeneration | None:
 
 
 def _sampled(
-    policy: Policy, engine: Engine, name: str, prompts: Sequence[Tokens], request: GenerateRequest
+    policy: Policy, engine: Engine, name: str, prompts: Sequence[Tokens], request: GenerateRequest, *, max_bytes: int
 ) -> list[list[Draft]]:
     """Return the completions of each prompt. Raises ServerFailed if one is none that this node could sample."""
     forbidden = tuple(policy.forbidden.tolist())
@@ -168,14 +168,14 @@ def _sampled(
     replies = iter(engine.sample(name, asked))
     allowed = frozenset(range(policy.vocabulary)).difference(forbidden)
     return [
-        [_draft(policy, next(replies), allowed, request.max_tokens) for _ in range(request.completions)]
+        [_draft(policy, next(replies), allowed, request.max_tokens, max_bytes) for _ in range(request.completions)]
         for _ in prompts
     ]
 
 
-def _draft(policy: Policy, reply: Reply, allowed: frozenset[int], max_tokens: int) -> Draft:
+def _draft(policy: Policy, reply: Reply, allowed: frozenset[int], max_tokens: int, max_bytes: int) -> Draft:
     """Return a completion up to where this node would have ended it."""
-    draft = Draft()
+    draft = Draft(max_bytes=max_bytes)
     if len(reply.tokens) != len(reply.logprobs):
         raise ServerFailed(f"it returns {len(reply.logprobs)} log-probabilities of {len(reply.tokens)} tokens")
     for token, logprob in zip(reply.tokens[:max_tokens], reply.logprobs, strict=False):
