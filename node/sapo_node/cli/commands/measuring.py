@@ -44,8 +44,8 @@ _BAR = 20
 def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: bool, **options: Any) -> None:
     """Measure pass@1 on held-out prompts. Print it by task and as the mean over tasks, with 95 % confidence intervals.
 
-    No round of the swarm assigns the seeds of these prompts. The prompts are the same for every node. Completions are sampled at
-    temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
+    No round of the swarm assigns the seeds of these prompts. The prompts are the same for every node. Completions are
+    sampled at temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
 
     With --state, the node remembers which model it trains, and how it is asked. Without --state, give the same --model
     and --examples as for `start`. With `auto` the model decides, as it does there.
