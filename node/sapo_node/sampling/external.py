@@ -11,7 +11,7 @@ local/external ratio, the weight of local groups, the strangers' share and the w
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -130,20 +130,22 @@ class ExternalSampler:
         self,
         local: Sequence[LocalGroup],
         choice: Choice,
-        trained: Iterable[tuple[VerifiedGroup, Sequence[str]]],
+        trained: Collection[tuple[VerifiedGroup, Sequence[str]]],
         costs: Costs = UNKNOWN,
     ) -> Alarm | None:
         """Learn from a round, and from what it took. `trained` has the external groups that were trained on, each with
-        its correct completions that were, at least one. Returns the alarm that the round raises, if it raises one.
+        what was of its correct completions: nothing where that was answers alone. Returns the alarm that the round
+        raises, if it raises one.
 
         As in `choose`, the other tasks of the node run between two groups.
         """
         self._ratio.observe(local, choice.reference, supply=choice.supply, costs=costs)
-        harm = self._watch.observe(local, external=len(choice.drawn))
+        harm = self._watch.observe(local, external=len(trained))
         self._pass_rates.observe(local)
         self._local_weight.observe(local)
         for group, texts in trained:
-            self._filters.trained(group, texts)
+            if texts:
+                self._filters.trained(group, texts)
             await trio.lowlevel.checkpoint()
         for own in local:
             self._filters.observe([own])
@@ -151,7 +153,7 @@ class ExternalSampler:
         alarm = harm or self._filters.alarm()
         if harm:
             self._ratio.alarm()
-        strangers = sum(self._ledger.tier(each.group.peer) is Tier.STRANGER for each in choice.drawn)
+        strangers = sum(self._ledger.tier(group.peer) is Tier.STRANGER for group, _ in trained)
         self._exposure.observe(strangers=strangers, alarm=alarm is not None)
         return alarm
 

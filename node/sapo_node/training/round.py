@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainGroup, TrainReport, reason_of
+from sapo_node.groups.messages import PARTLY, FilterName, GroupReport, Refusal, TrainGroup, TrainReport, reason_of
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.buffer import Pool
@@ -84,8 +84,16 @@ class TrainedGroup:
 
     @property
     def taught(self) -> tuple[str, ...]:
-        """The texts of the correct completions that were trained on, in whole or in part."""
-        return self.weighted.group.correct_without(self.rejected) if self.report.tokens else ()
+        """What was trained on of the correct completions. Of one that was masked from a token on, the text before that
+        token, if there is any.
+        """
+        if not self.report.tokens:
+            return ()
+        group, cut = self.weighted.group, self.report.cut
+        whole = {number for number, name in self.rejected.items() if name not in PARTLY}
+        pairs = enumerate(zip(group.completions, group.rewards, strict=True))
+        texts = (each.text[: cut.get(n)] for n, (each, reward) in pairs if reward and n not in whole)
+        return tuple(text for text in texts if text)
 
     @property
     def left_out(self) -> str:
@@ -204,7 +212,7 @@ class Rounds:
         trained, spared = _trained([*choice.drawn, *choice.stand_ins], training)
         seconds = watch.seconds["generate"] + training.local_seconds
         costs = Costs(seconds, training.external_seconds, len(trained))
-        taught = [(each.weighted.group, texts) for each in trained if (texts := each.taught)]
+        taught = [(each.weighted.group, each.taught) for each in trained if each.report.tokens]
         alarm = await self._external.observe(local, choice, taught, costs)
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
         refused = {k: report.refused for k, report in reports.items() if report.refused}

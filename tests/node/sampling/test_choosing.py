@@ -47,6 +47,20 @@ async def test_what_a_round_trained_on_decides_what_later_rounds_mask(database, 
     assert set(masked) == {PHRASE}
 
 
+async def test_strangers_earn_a_larger_share_with_groups_that_were_trained_on_alone(database, rng):
+    def places():
+        return ExternalSampler(database, Ledger(database), rng, local=4, external=8, filters=(), selection="trust")
+
+    offered = [others(rng, counter, peer=f"key {counter}") for counter in range(8)]
+    external = places()
+    drawn = []
+    for trained in ([], [], offered[:1], []):
+        choice = await external.choose(offered, epoch=10)
+        drawn.append(len(choice.drawn))
+        await external.observe([own(rng)], choice, [(group, group.correct) for group in trained])
+    assert drawn == [2, 2, 2, 4]
+
+
 def said(weighted):
     """Each text of a drawn group with its masked spans."""
     return zip((each.text for each in weighted.group.completions), weighted.silent, strict=False)

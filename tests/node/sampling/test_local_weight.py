@@ -67,7 +67,7 @@ async def play(external, *local):
     """Rounds with these local groups, until strangers may fill every place."""
     for _ in range(4):
         choice = await external.choose([others("early", 0)], epoch=12)
-        await external.observe(local, choice, ())
+        await external.observe(local, choice, [(each.group, each.group.correct) for each in choice.drawn])
 
 
 async def weights(external, offered):

@@ -11,6 +11,7 @@ if it is part of something larger (`1/2 + 2 = 5`), if a side of it is an express
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from math import prod
@@ -20,9 +21,9 @@ from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
-_SIGNS = str.maketrans("×·⋅\u2217\u2212\uff0b\uff0d\uff1d\uff0a", "****-+-=*")
-_UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]+")
-"""Characters without a width."""
+_SIGNS = str.maketrans("×·⋅\u2217\u2212\uff0b\uff0d\uff1d\uff0a\ufe62\ufe63\ufe66\u207c\u208c", "****-+-=*+-===")
+_UNSEEN = frozenset({"Cf", "Mn"})
+"""Unicode's categories of characters without a width."""
 _SPACES = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" ?\n[ \n]*")
 _TIMES = re.compile(r"(?<=\d)(?<!\b0) ?(?:[xX✕✖]|\\times|\\cdot) ?(?=\d)")
@@ -38,13 +39,14 @@ _EQUATION = re.compile(
 )
 _LARGER = re.compile(
     # The text before an equation that is part of something larger: a term and an operator (a sign without a term before
-    # it is a bullet), a root, a number with a point, a comma or a colon, a share or a remainder.
-    r"(?:[\w)\]}][$|!'%°]? ?[/*+^÷%-][/*+^÷% -]*|√ ?|(?:^|[\s\d(\[{=+*/^<>~$€£-])\.|\d[,:]|\d : |\b(?:mod|of) )$",
+    # it is a bullet), a root, a number with a point, a comma or a colon, a remainder, a share or a square of something.
+    r"(?:[\w)\]}][$|!'%°]? ?[/*+^÷%-][/*+^÷% -]*|√ ?|(?:^|[\s\d(\[{=+*/^<>~$€£-])\.|\d[,:]|\d : |\bmod "
+    r"|(?:[\d%)]|\b(?:half|third|quarter|fourth|fifth|tenth|square|cube|root|double)s?) of )$",
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d $")
 _THREE_DIGITS = re.compile(r"\d{3}(?!\d)")
-_BEFORE = 8
+_BEFORE = 16
 """Characters before an equation that say whether it is part of something larger."""
 
 
@@ -75,7 +77,8 @@ def steps_hold(text: str) -> bool:
     """Whether every equation in a text holds that has sums, differences and products of whole numbers on its left and
     a number on its right; true of a text without any.
     """
-    plain = _LINES.sub("\n", _SPACES.sub(" ", _UNSEEN.sub("", text.translate(_SIGNS))))
+    seen = text if text.isascii() else "".join(each for each in text if unicodedata.category(each) not in _UNSEEN)
+    plain = _LINES.sub("\n", _SPACES.sub(" ", seen.translate(_SIGNS)))
     plain = _MINUS.sub("-", _TIMES.sub("*", plain))
     return all(_holds(plain[max(0, each.start() - _BEFORE) : each.start()], each) for each in _EQUATION.finditer(plain))
 
