@@ -14,13 +14,15 @@ from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import GroupReport, Refusal, Source
 from sapo_node.learner.encoding import (
     Decode,
+    Lead,
     TemplateFailed,
     Unreadable,
     answer_end_first,
+    completion_tokens,
     decoded,
+    lead_of,
     prompt_tokens,
     specials_of,
-    tokenizing,
     within,
 )
 
@@ -90,7 +92,8 @@ def rows_of(
     stops what they stop.
     """
     end, *_ = answer_end_first([tokenizer.eos_token_id, *ends], tokenizer)
-    reader = _Reader(batch, tokenizer, specials_of(tokenizer), end, max_tokens, context, logprobs, thinking)
+    of_tokenizer = tokenizer, specials_of(tokenizer), end, lead_of(tokenizer)
+    reader = _Reader(batch, *of_tokenizer, max_tokens, context, logprobs, thinking)
     return [row for group in batch.groups for row in reader.rows(group)]
 
 
@@ -111,6 +114,8 @@ class _Reader:
     specials: frozenset[int]
     end: int
     """The id of the token that ends an answer."""
+    lead: Lead
+    """What is read before the text of a peer's completion."""
     max_tokens: int
     context: int | None
     logprobs: LogProbs | None
@@ -146,11 +151,7 @@ class _Reader:
         if completion.tokens:  # of this trainer, and nothing of it is masked
             self._require_short(len(completion.tokens))
             return list(completion.tokens), [(0, 0)] * len(completion.tokens)
-        with tokenizing():
-            encoded = self.tokenizer(
-                completion.text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True
-            )
-        ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
+        ids, offsets = completion_tokens(self.tokenizer, completion.text, self.lead)
         if self.specials.intersection(ids):
             raise _Refused(Refusal.SPECIAL)
         self._require_short(len(ids))

@@ -102,7 +102,8 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
             answer = _answer(policy, completion, len(tokens)) if external else ()
             # A correct completion is taught to stop after its answer, where sampling stops by itself. An incorrect one
             # with an answer sampled no end that it could be blamed for.
-            has_end = advantage > 0 and completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END)
+            answers = completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END)
+            has_end = advantage > 0 and answers and completion.end is None
             if has_end:
                 tokens = (*tokens, policy.ends[0])
             silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()

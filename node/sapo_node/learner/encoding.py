@@ -10,6 +10,7 @@ Rules:
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -32,6 +33,9 @@ _REPLACED = "".join(f" | replace('%{code}', '{_DATE.strftime('%' + code)}')" for
 # transformers passes no function to a template, so a macro hides its `strftime_now`. The line break belongs to the
 # macro: the template begins as it would without.
 _FIXED_DATE = f"{{% macro strftime_now(format) %}}{{{{ format{_REPLACED} }}}}{{% endmacro %}}\n"
+
+_WORD = "The"
+"""Read alone and after a prompt, it shows whether the tokens of a text depend on what stands before it."""
 
 Chat = Sequence[dict[str, str]]
 """Messages, each with `role` and `content`. The first is the system text, and the second is one of the user."""
@@ -65,6 +69,47 @@ def answer_end_first(ends: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
     Gemma 3 and Phi end a turn with another token than a text.
     """
     return tuple(dict.fromkeys([*_end_of_answer(tokenizer, ends), *ends]))
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What is read before the text of a peer's completion, so that its tokens are those that a model writes after a
+    prompt. Many tokenizers of SentencePiece read each text as if it began with a space, and after a line break a model
+    writes none.
+    """
+
+    text: str = ""
+    tokens: tuple[int, ...] = ()
+    """Those of the text that are no part of the completion."""
+
+
+def lead_of(tokenizer: Any) -> Lead:
+    """Return what to read before a completion: nothing if its tokens are the same alone and after a prompt."""
+    try:
+        before = _before(tokenizer)
+        last, begun, both = (
+            encoded(tokenizer, text, add_special_tokens=False) for text in (before[-1:], before, before + _WORD)
+        )
+        lead = Lead(before[-1:], tuple(last))
+        alone, led = (completion_tokens(tokenizer, _WORD, each)[0] for each in (Lead(), lead))
+    except (TemplateFailed, Unreadable):
+        return Lead()
+    return lead if led != alone and both == [*begun, *led] else Lead()
+
+
+def completion_tokens(tokenizer: Any, text: str, lead: Lead) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the token ids of a peer's completion, read as ordinary text. Of each token return its first character, and
+    the one after its last. Raises Unreadable.
+    """
+    read = partial(tokenizer, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)
+    with tokenizing():
+        found = read(lead.text + text)
+        if tuple(found["input_ids"][: len(lead.tokens)]) != lead.tokens:  # the text and the lead share a token
+            lead = Lead()
+            found = read(text)
+    first, before = len(lead.tokens), len(lead.text)
+    offsets = [(max(0, begin - before), max(0, end - before)) for begin, end in found["offset_mapping"][first:]]
+    return list(found["input_ids"][first:]), offsets
 
 
 def encoded(tokenizer: Any, text: str, **way: bool) -> list[int]:
@@ -137,6 +182,16 @@ def _rendered(chat: Chat, tokenizer: Any, *, thinking: bool) -> str:
     if len(text) > MAX_PROMPT_CHARACTERS:
         raise TemplateFailed(f"the chat template makes {len(text)} characters of one prompt")
     return text
+
+
+def _before(tokenizer: Any) -> str:
+    """Return a text that stands before an answer: a prompt, and the space that some chat templates write behind it."""
+    if not tokenizer.chat_template:
+        return _line({"role": "user", "content": "?"})
+    prompt, worked = (
+        _rendered(chat_of(Prompt("?", examples)), tokenizer, thinking=False) for examples in ((), (Example("?", "!"),))
+    )
+    return f"{prompt} " if worked.startswith(f"{prompt} !") else prompt
 
 
 def _end_of_answer(tokenizer: Any, ends: Collection[int]) -> list[int]:

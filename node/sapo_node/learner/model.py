@@ -31,13 +31,14 @@ from sapo_node.learner.device import pick_device, pick_dtype, set_up, total_memo
 from sapo_node.learner.encoding import (
     THINK,
     THOUGHT,
+    Lead,
     TemplateFailed,
     Unreadable,
+    completion_tokens,
     decoded,
-    encoded,
+    lead_of,
     prompt_tokens,
     specials_of,
-    tokenizing,
 )
 from sapo_node.learner.folder import POLICY_DIR, ModelError, model_folder
 from sapo_node.learner.prepare import prepared
@@ -73,9 +74,11 @@ class Policy:
     context: int
     """Tokens of the longest sequence that the model can take."""
     forbidden: torch.Tensor = _NONE
-    """(N,) Ids of the tokens that no completion holds: the special tokens but for the ends."""
+    """(N,) Ids that no completion holds: special tokens that end none, and ids for which the tokenizer has no text."""
     closing: frozenset[int] = frozenset()
     """Ids of the tokens that can complete the closing tag of an answer: their text has its last character."""
+    lead: Lead = Lead()
+    """What is read before the text of a peer's completion."""
     thinking: bool = False
     """Whether a chat template that has the choice begins with a section for thinking, as that of Qwen3."""
     lora: int = 0
@@ -114,7 +117,7 @@ class Policy:
 
         Raises Unreadable if the tokenizer fails on this text.
         """
-        ids = self._known(encoded(self.tokenizer, text, add_special_tokens=False, split_special_tokens=True))
+        ids = self._known(completion_tokens(self.tokenizer, text, self.lead)[0])
         return None if self.specials.intersection(ids) else ids
 
     def overlapping(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -122,17 +125,14 @@ class Policy:
 
         The spans come in order and do not overlap. Raises Unreadable if the tokenizer fails on this text.
         """
-        with tokenizing():
-            encoded = self.tokenizer(
-                text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True
-            )
+        _, offsets = completion_tokens(self.tokenizer, text, self.lead)
         ends = [last for _, last in spans]
 
         def overlaps(begin: int, end: int) -> bool:
             following = bisect_right(ends, begin)
             return following < len(spans) and spans[following][0] < end
 
-        return tuple(place for place, span in enumerate(encoded["offset_mapping"]) if overlaps(*span))
+        return tuple(place for place, span in enumerate(offsets) if overlaps(*span))
 
     def _known(self, ids: list[int]) -> list[int]:
         if any(token >= self.vocabulary for token in ids):
@@ -254,8 +254,8 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
         )
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id in known else ends[0]
     specials = specials_of(tokenizer)
-    # A tokenizer may have special tokens that its model lacks.
-    forbidden = torch.tensor(sorted(specials.intersection(known).difference(ends)), dtype=torch.long)
+    texts = set(tokenizer.get_vocab().values()).difference(specials)
+    forbidden = torch.tensor(sorted(set(known).difference(texts, ends)), dtype=torch.long)
     return replace(
         policy,
         tokenizer=tokenizer,
@@ -264,6 +264,7 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
         specials=specials,
         forbidden=forbidden,
         closing=closing_of(tokenizer),
+        lead=lead_of(tokenizer),
     )
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sapo_node.learner.trainer import Trainer
 
-_RANDOM = "random"
-"""The key of torch's random state in `Snapshot.optimizer`."""
+_RANDOM, _DENOMINATOR = "random", "denominator"
+"""The keys of torch's random state and of `Trainer.denominator` in `Snapshot.optimizer`."""
 _AVERAGE = "average"
 """The key of a parameter's average in `Snapshot.optimizer`, beside those of Adam's state."""
 
@@ -29,13 +29,13 @@ class Snapshot:
     step: int
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
-    """By parameter its average and Adam's state; and torch's random state. Checkpoints of version 0.1 have no averages:
-    then the average begins at the weights."""
+    """By parameter its average and Adam's state; torch's random state; and the denominator of the loss. Checkpoints of
+    version 0.1 have no averages: then the average begins at the weights. Older ones of 0.2 have no denominator."""
 
     @classmethod
     def of(cls, trainer: Trainer) -> "Snapshot":
         """The trainer's state. On a CPU it shares memory with the trainer, whose next step changes it."""
-        optimizer = {_RANDOM: torch.get_rng_state()}
+        optimizer = {_RANDOM: torch.get_rng_state(), _DENOMINATOR: _denominator(trainer)}
         for name, value in trainer.trained.items():
             kept = {**trainer.optimizer.state[value], _AVERAGE: trainer.average[name]}
             optimizer |= {f"{name}/{key}": held.detach().contiguous().cpu() for key, held in kept.items()}
@@ -80,10 +80,12 @@ def shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
 
 
 def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
-    """Whether these are a random state, the averages of all parameters or of none, and of each parameter all of Adam's
-    state or none.
+    """Whether these are a random state, perhaps a denominator, the averages of all parameters or of none, and of each
+    parameter all of Adam's state or none.
     """
     possible = {_RANDOM: torch.get_rng_state()}
+    if _DENOMINATOR in optimizer:
+        possible[_DENOMINATOR] = _denominator(trainer)
     averages = {f"{name}/{_AVERAGE}": value for name, value in trainer.average.items()}
     if not averages.keys().isdisjoint(optimizer):
         possible |= averages
@@ -94,8 +96,14 @@ def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
     return shapes(optimizer) == shapes(possible)
 
 
+def _denominator(trainer: Trainer) -> Tensor:
+    return torch.tensor(trainer.denominator, dtype=torch.float64)
+
+
 def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
     held = trainer.optimizer.state
+    # The gradients to come are so many times as large as those before, if the operator changed the size of a round.
+    scale = float(tensors.get(_DENOMINATOR, trainer.denominator)) / trainer.denominator
     for name, value in trainer.trained.items():
         held.pop(value, None)  # its memory is free for the copy
         parts = {key: tensors[f"{name}/{key}"] for key in _ADAM if f"{name}/{key}" in tensors}
@@ -104,3 +112,5 @@ def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
             held[value] = {
                 key: part.to("cpu" if key == "step" else value.device, copy=True) for key, part in parts.items()
             }
+            held[value]["exp_avg"].mul_(scale)
+            held[value]["exp_avg_sq"].mul_(scale**2)

@@ -67,7 +67,8 @@ class Trainer:
         self._decay_rounds = options.decay_rounds
         self._max_tokens = options.max_tokens
         self._filters = frozenset(options.filters)
-        self._denominator = float(options.groups * options.completions * options.max_tokens)
+        self.denominator = float(options.groups * options.completions * options.max_tokens)
+        """By what the loss of a step is divided: the tokens of the largest round."""
 
     def train(self, request: TrainRequest, start: Mapping[str, Tensor] | None = None) -> TrainReport:
         """Take the step, from the weights `start` if they are given. Raises RequestError when its number does not
@@ -203,7 +204,7 @@ class Trainer:
                 # One inner epoch: the policy that is trained is still the one at the start of the step.
                 corrected = weights * grpo.importance(logprobs.detach(), batch.sampled)
                 inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, corrected)
-                loss = grpo.policy_loss(inputs, self._denominator)
+                loss = grpo.policy_loss(inputs, self.denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
                 tally.count(batch, weights, logits.detach(), loss.item())
             tally.seconds[source] += time.monotonic() - started

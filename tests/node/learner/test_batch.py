@@ -146,6 +146,13 @@ def test_an_end_that_was_sampled_is_trained_on_whatever_the_advantage(policy):
     assert row.sampled == (-0.5, -0.25)
 
 
+def test_a_completion_that_ended_by_itself_is_taught_no_second_end(policy):
+    tokens = tuple(policy.encode_foreign("<answer>5</answer>"))
+    said = Sampled("<answer>5</answer>", "stop", tokens, (-0.5,) * len(tokens), end=(policy.ends[0], -0.25))
+    [row] = rows(policy, TrainGroup("local", QUESTION, 1.0, (1.0,), (said,)))
+    assert row.completion == (*tokens, policy.ends[0])
+
+
 def test_an_end_outside_the_vocabulary_is_refused(policy):
     group = replace(ended(policy, (policy.vocabulary, -0.25)), advantages=(1.0,))
     with pytest.raises(Refused, match=Refusal.OUTSIDE):

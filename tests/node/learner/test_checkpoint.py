@@ -4,6 +4,7 @@ import hashlib
 import json
 import resource
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,21 @@ def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, ways):
     train(resumed, range(3, 5))
     assert equal(weights(straight), weights(resumed))
     assert equal(straight.average.values(), resumed.average.values())
+
+
+@pytest.mark.parametrize(("before", "after"), [(160, 320), (320, 160)])
+def test_a_step_is_as_long_as_before_if_the_operator_changed_max_tokens(tmp_path, before, after):
+    """The loss is divided by it, and Adam remembers the gradients of before. None of them is clipped here."""
+    options = LearnerOptions(checkpoints="", groups=1, completions=4, max_tokens=before)
+    straight = new_trainer(options)
+    train(straight, range(1, 4))
+    checkpoint.save(straight, tmp_path)
+    changed = new_trainer(replace(options, max_tokens=after))
+    assert checkpoint.restore(changed, tmp_path) is None
+    for trainer in (straight, changed):
+        train(trainer, [4])
+    for left, right in zip(weights(straight), weights(changed), strict=True):
+        torch.testing.assert_close(left, right, atol=1e-6, rtol=0)
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads what is mapped as Linux tells it")

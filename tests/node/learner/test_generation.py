@@ -106,6 +106,14 @@ def test_tokens_hold_no_special_token_and_decode_to_the_text(policy):
             assert policy.decode(completion.tokens) == completion.text
 
 
+def test_no_token_is_sampled_that_the_tokenizer_lacks(tmp_path):
+    policy = load(LearnerOptions(checkpoints="", model=str(write_model(tmp_path, "llama"))))
+    readable = set(policy.tokenizer.get_vocab().values())
+    assert policy.vocabulary > len(readable)
+    [group] = sample(policy, prompts=QUESTIONS[:1], completions=8, max_tokens=64)
+    assert readable.issuperset(token for completion in group for token in completion.tokens)
+
+
 def test_more_questions_than_fit_at_once_are_all_answered(policy):
     assert len(sample(policy, prompts=QUESTIONS * 20, completions=8, max_tokens=2)) == 40
 
