@@ -9,6 +9,7 @@ from sapo_node.app.recipe import recipe_of
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.training.evaluation import heldout_questions, measure
+from sapo_node.training.health import NO_CHANCE
 from sapo_node.training.policy import Policy
 from sapo_node.training.replay import Replay
 from sapo_node.training.rollout import Contribution, RoundFailed
@@ -146,6 +147,6 @@ class TrainingLoop:
             logger.warning("no held-out evaluation after round %d: %s", step, failure)
         else:
             node.history.examine(step, result, at=node.swarm.clock.now())
-            await self._trainer.evaluated(step, result.pass_at_1)
+            await self._trainer.evaluated(step, result.mean(NO_CHANCE))
         finally:
             self._on_phase(None)

@@ -42,12 +42,19 @@ class HeldOut:
     @property
     def per_task(self) -> dict[str, Interval]:
         """pass@1 of each task. The unit is the question: samples of one question say little about the others."""
-        return {task: clustered_interval(right, self.samples) for task, right in self.right.items()}
+        return self._per_task(LEVEL)
 
     @property
     def pass_at_1(self) -> Interval:
         """Mean over tasks."""
-        return mean_of_intervals(list(self.per_task.values()))
+        return self.mean(LEVEL)
+
+    def mean(self, level: float) -> Interval:
+        """Mean of pass@1 over tasks, with the interval of a level."""
+        return mean_of_intervals(list(self._per_task(level).values()))
+
+    def _per_task(self, level: float) -> dict[str, Interval]:
+        return {task: clustered_interval(right, self.samples, level) for task, right in self.right.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

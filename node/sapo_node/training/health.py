@@ -4,16 +4,16 @@ Three alarms:
 
 - `entropy`: the entropy of the own completions fell below COLLAPSED of the highest it was, while the reward is low;
 - `informative`: the share of own groups that have an advantage did, by more than chance;
-- `held-out`: an evaluation is below the highest one, and their 95 % intervals do not overlap.
+- `held-out`: the mean of the last two evaluations is below the highest such mean, by more than chance.
 
 A low reward is a mean below LOW_REWARD: a policy that is nearly always correct has little entropy and few informative
-groups, and is no collapse. The first two compare means of WINDOW rounds. After one of them both are measured anew.
+groups, and is no collapse. The first two compare means of WINDOW rounds. After each alarm these means begin anew.
 
-Each alarm halves the learning rate of the later steps, and each evaluation that none before it exceeds takes one
-halving back. After `held-out` the next step also starts from the best weights, if the evaluation is below theirs, too.
-Both are stored with the batch of that step, so that a replay repeats them. The best evaluation is that with the highest
-point estimate, the newest of equals. All evaluations ask the same prompts, so their difference is less noisy than their
-intervals say.
+Each alarm halves the learning rate of the later steps, and each mean of evaluations that none before it exceeds takes
+one halving back. After `held-out` the next step also starts from the best weights, if the mean is below their
+evaluation, too. Both are stored with the batch of that step, so that a replay repeats them. The best evaluation is that
+with the highest point estimate, the newest of equals. All evaluations ask the same prompts, so their difference is less
+noisy than their intervals say.
 
 Where steps are taken back, the best weights of these steps go, and their figure stays for the comparison. Else peers
 that make the node take steps back after each evaluation would keep it from ever seeing its policy decay.
@@ -31,7 +31,7 @@ from statistics import fmean
 from typing import Literal
 
 from sapo_node.groups.codec import MalformedError, from_json, to_json
-from sapo_node.groups.stats import Interval, wilson_interval
+from sapo_node.groups.stats import Interval, mean_of_intervals, wilson_interval
 from sapo_node.storage.database import Database
 
 logger = logging.getLogger(__name__)
@@ -51,9 +51,9 @@ fell to 0.19 (informative groups) and 0.22 (entropy), and one that learnt to 0.9
 LOW_REWARD = 0.5
 """Mean reward below which a collapse is one."""
 NO_CHANCE = 0.999
-"""Level of the intervals of two shares of informative groups, which must not overlap where one is a fall of the other.
-The highest of many means is high by chance: without this test a policy that stayed as it was, with a share of 0.08 in
-rounds of four groups, raised six alarms in 1,000 rounds, and with it none."""
+"""Level of the intervals of two shares of informative groups, or of two means of evaluations, which must not overlap
+where one is a fall of the other. The highest of many figures is high by chance: without this test a policy that stayed
+as it was, with a share of 0.08 in rounds of four groups, raised six alarms in 1,000 rounds, and with it none."""
 RATE_FACTOR = 0.5
 """Each alarm multiplies the learning rate by this, and each new best evaluation divides it by this, up to 1."""
 LEAST_SCALE = 1 / 16
@@ -101,7 +101,9 @@ class _State:
     """The highest mean of WINDOW rounds, as the next one."""
     most_entropy: float = 0.0
     highest: _Best | None = None
-    """The best of all evaluations, also of those whose steps were taken back."""
+    """The highest mean of an evaluation and the one before it, also of those whose steps were taken back."""
+    newest: Interval | None = None
+    """The newest evaluation; None if the node goes back after it."""
 
 
 class Health:
@@ -165,21 +167,29 @@ class Health:
         return _exceeds(held_out, self._state.best)
 
     def evaluated(self, step: int, held_out: Interval) -> None:
-        """Take in an evaluation of the averaged weights after a step, which are kept if it is the best."""
-        old, this = self._state, _Best(step, held_out.point, held_out.low)
-        best = this if self.is_best(held_out) else old.best
-        if _exceeds(held_out, old.highest):
+        """Take in an evaluation of the averaged weights after a step, which are kept if it is the best. Its interval is
+        of the level NO_CHANCE.
+        """
+        old = self._state
+        # One evaluation is so noisy that intervals which rule out chance would overlap after most falls.
+        mean = mean_of_intervals([old.newest, held_out] if old.newest else [held_out])
+        best = _Best(step, held_out.point, held_out.low) if self.is_best(held_out) else old.best
+        if _exceeds(mean, old.highest):
             scale = min(1.0, self.rate_scale / RATE_FACTOR)
-            self._save(replace(old, rate_scale=scale, best=best, highest=this))
-        elif old.highest and held_out.high < old.highest.low:
-            text = f"held-out pass@1 fell to {held_out.point:.3f}, from {old.highest.point:.3f} after round"
+            highest = _Best(step, mean.point, mean.low)
+            self._save(replace(old, rate_scale=scale, best=best, highest=highest, newest=held_out))
+        elif old.highest and mean.high < old.highest.low:
+            text = f"mean held-out pass@1 fell to {mean.point:.3f}, from {old.highest.point:.3f} after round"
             text = f"{text} {old.highest.step}"
-            restart = old.best.step if old.best and held_out.high < old.best.low else None
+            restart = old.best.step if old.best and mean.high < old.best.low else None
             if restart is not None:
                 text = f"{text}: the node goes back to the weights of round {restart}"
-            self._raise("held-out", step, text, replace(self._measured_anew(), best=best, restart=restart))
+            newest = held_out if restart is None else None  # the next one is not of these weights
+            self._raise(
+                "held-out", step, text, replace(self._measured_anew(), best=best, restart=restart, newest=newest)
+            )
         else:
-            self._save(replace(old, best=best))
+            self._save(replace(old, best=best, newest=held_out))
 
     def forget_after(self, step: int) -> None:
         """The best weights of later steps hold what was taken back: they are no longer the best. Their figure stays."""
@@ -193,7 +203,7 @@ class Health:
     def _measured_anew(self) -> _State:
         """The state after an alarm: without the rounds so far."""
         old = self._state
-        return _State(rate_scale=old.rate_scale, restart=old.restart, best=old.best, highest=old.highest)
+        return _State(old.rate_scale, old.restart, old.best, highest=old.highest, newest=old.newest)
 
     def _raise(self, kind: Kind, step: int, text: str, state: _State) -> None:
         scale = max(LEAST_SCALE, state.rate_scale * RATE_FACTOR)

@@ -790,7 +790,7 @@ async def test_a_node_whose_policy_decays_goes_back_to_its_best_weights_and_lear
     assert starts[11] in {0, 5}
     assert [request.rate_scale for request in peer.policy.requests] == [1.0] * 10 + [0.5] * 6
     assert [report.rate_scale for report in peer.reports] == [1.0] * 10 + [0.5] * 6
-    assert "round 10: held-out pass@1 fell to 0." in caplog.text
+    assert "round 10: mean held-out pass@1 fell to 0." in caplog.text
     [alarm] = overview(peer.database).health_alarms
     assert (alarm.kind, alarm.step) == ("held-out", 10)
 

@@ -217,7 +217,7 @@ async def test_alarms_about_learning_are_told_in_one_line_each(page, database):
     for step, point in ((50, 0.9), (100, 0.1)):
         health.evaluated(step, Interval(point, point, point))
     [told] = (await page.get("/api/state")).json()["health_alarms"]
-    line = "round 100: held-out pass@1 fell to 0.100, from 0.900 after round 50"
+    line = "round 100: mean held-out pass@1 fell to 0.500, from 0.900 after round 50"
     assert (told["at"], told["text"][: len(line)]) == (7.0, line)
 
 

@@ -9,10 +9,12 @@ from rich.console import Console
 from sapo_node.cli.tables import render
 from sapo_node.groups.stats import Interval
 from sapo_node.observability.overview import at_rest, overview
+from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.health import (
     LEAST_SCALE,
     LOW_REWARD,
     MAX_ALARMS,
+    NO_CHANCE,
     WINDOW,
     Health,
     health_alarms,
@@ -103,8 +105,36 @@ def held_out(point, half=0.05):
     return Interval(point, point - half, point + half)
 
 
-def test_an_evaluation_below_the_best_one_beyond_both_intervals_goes_back_to_its_weights(health, database):
-    for step, point in ((50, 0.5), (100, 0.7), (150, 0.59)):
+def evaluations(share, seed=1):
+    """Of a policy that stays as it is: six tasks with 16 prompts each."""
+    rng = random.Random(seed)
+    while True:
+        right = {str(task): tuple(int(rng.random() < share) for _ in range(16)) for task in range(6)}
+        yield HeldOut(1, right).mean(NO_CHANCE)
+
+
+def evaluate(health, policy, rounds):
+    for step, figures in zip(rounds, policy, strict=False):
+        health.evaluated(step, figures)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_chance_alone_raises_no_alarm_of_evaluations(health, database, share):
+    """The highest of many evaluations is high by chance, and some later one is low by chance."""
+    evaluate(health, evaluations(share), range(0, 10_000, 50))
+    assert kinds(database) == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.3, 0.15), (0.6, 0.4), (0.6, 0.3), (0.9, 0.7)])
+def test_a_fall_is_found_within_three_evaluations(health, database, before, after):
+    evaluate(health, evaluations(before), range(0, 1_000, 50))
+    assert kinds(database) == []
+    evaluate(health, evaluations(after, seed=2), range(1_000, 1_150, 50))
+    assert "held-out" in kinds(database)
+
+
+def test_a_mean_below_the_highest_one_and_the_best_beyond_both_intervals_goes_back_to_its_weights(health, database):
+    for step, point in ((50, 0.7), (100, 0.7), (150, 0.5)):
         health.evaluated(step, held_out(point))
     assert kinds(database) == ["held-out"]
     assert health.rate_scale == 0.5
@@ -112,11 +142,24 @@ def test_an_evaluation_below_the_best_one_beyond_both_intervals_goes_back_to_its
     assert health.take_restart() is None
 
 
-def test_an_evaluation_whose_interval_meets_that_of_the_best_raises_none(health, database):
-    for step, point in ((50, 0.7), (100, 0.61)):
+def test_a_mean_whose_interval_meets_that_of_the_highest_raises_none(health, database):
+    for step, point in ((50, 0.7), (100, 0.7), (150, 0.57)):
         health.evaluated(step, held_out(point))
     assert kinds(database) == []
     assert health.take_restart() is None
+
+
+def test_a_fall_whose_interval_meets_that_of_the_best_evaluation_keeps_the_weights(health, database):
+    for step, point in ((50, 0.7), (100, 0.7), (150, 0.55)):
+        health.evaluated(step, held_out(point))
+    assert kinds(database) == ["held-out"]
+    assert health.take_restart() is None
+
+
+def test_after_going_back_the_next_evaluation_is_compared_alone(health, database):
+    for step, point in ((50, 0.9), (100, 0.1), (150, 0.9)):
+        health.evaluated(step, held_out(point))
+    assert kinds(database) == ["held-out"]
 
 
 def test_the_best_evaluation_is_that_with_the_highest_point_estimate(health):
@@ -175,7 +218,7 @@ def test_a_policy_decays_and_is_seen_though_steps_are_taken_back_after_each_eval
     alarms = health_alarms(database)
     assert {alarm.kind for alarm in alarms} == {"held-out"}
     assert len(alarms) >= 8
-    assert alarms[-1].text == "held-out pass@1 fell to 0.680, from 0.800 after round 50; learning rate times 0.5"
+    assert alarms[-1].text == ("mean held-out pass@1 fell to 0.710, from 0.800 after round 50; learning rate times 0.5")
     assert health.take_restart() is None
     assert health.rate_scale == LEAST_SCALE
 
@@ -196,7 +239,7 @@ def test_an_evaluation_below_one_that_was_taken_back_takes_no_halving_back(healt
     health.forget_after(90)
     health.evaluated(150, held_out(0.75))
     assert health.rate_scale == 0.5
-    health.evaluated(200, held_out(0.8))
+    health.evaluated(200, held_out(0.9))
     assert health.rate_scale == 1
 
 
@@ -217,8 +260,8 @@ def test_the_operator_is_told_in_one_line(health, database, caplog):
     health.evaluated(100, held_out(0.1))
     [alarm] = health_alarms(database)
     assert str(alarm) == (
-        "round 100: held-out pass@1 fell to 0.100, from 0.900 after round 50: the node goes back to the weights of "
-        "round 50; learning rate times 0.5"
+        "round 100: mean held-out pass@1 fell to 0.500, from 0.900 after round 50: the node goes back to the weights "
+        "of round 50; learning rate times 0.5"
     )
     assert alarm.at == 7.0
     assert str(alarm) in caplog.text
