@@ -17,6 +17,7 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.app.epochs import Epochs
+from sapo_node.app.recipe import way_of_asking
 from sapo_node.app.tally import Tally
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import VerifiedGroup
@@ -260,4 +261,5 @@ def _trainer(
         on_taken_back=tally.taken_back,
         on_replayed=tally.replayed,
         examples=examples,
+        asked=way_of_asking(config),
     )

@@ -68,6 +68,12 @@ def recipe_of(config: Config) -> Recipe:
     )
 
 
+def way_of_asking(config: Config) -> str:
+    """Return the settings that change how a model is asked: figures with other settings cannot be compared."""
+    recipe = recipe_of(config)
+    return f"max_tokens={recipe.max_tokens}, examples={recipe.examples}, thinking={str(config.thinking).lower()}"
+
+
 def _chosen(value: _Value | Auto, default: _Value) -> _Value:
     return default if value == AUTO else value
 

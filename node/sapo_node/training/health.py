@@ -15,6 +15,9 @@ evaluation, too. Both are stored with the batch of that step, so that a replay r
 with the highest point estimate, the newest of equals. All evaluations ask the same prompts, so their difference is less
 noisy than their intervals say.
 
+Figures of a model that was asked in another way (`max_tokens`, `examples`, `thinking`) are not compared. After such a
+change the next evaluation is the first one: it is the best, and replaces the best weights of before.
+
 Where steps are taken back, the best weights of these steps go, and their figure stays for the comparison. Else peers
 that make the node take steps back after each evaluation would keep it from ever seeing its policy decay.
 
@@ -104,13 +107,17 @@ class _State:
     """The highest mean of an evaluation and the one before it, also of those whose steps were taken back."""
     newest: Interval | None = None
     """The newest evaluation; None if the node goes back after it."""
+    asked: str = ""
+    """How the model was asked for all these figures; empty in a state of an older version."""
 
 
 class Health:
     """The watch over one node, with its state in the node's database."""
 
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
-        """`now` gives the Unix time. State that this version cannot read is forgotten with a warning."""
+    def __init__(self, database: Database, now: Callable[[], float], asked: str = "") -> None:
+        """`now` gives the Unix time. `asked` says how the model is asked, if that may change between two starts: with
+        another way figures begin anew. State that this version cannot read is forgotten with a warning.
+        """
         self._database = database
         self._now = now
         self._state = _State()
@@ -119,6 +126,15 @@ class Health:
                 self._state = from_json(_State, state)
             except MalformedError as error:
                 logger.warning("the state of the learning alarms is of another version and is forgotten: %s", error)
+        old = self._state
+        if asked and old.asked not in {"", asked}:
+            logger.warning(
+                "the model is now asked with %s, before with %s: figures of before are not compared with later ones, "
+                "and the next evaluation is the best",
+                *(asked, old.asked),
+            )
+            self._state = _State(old.rate_scale, old.restart)
+        self._state = replace(self._state, asked=asked)
 
     @property
     def rate_scale(self) -> float:
@@ -175,7 +191,7 @@ class Health:
         mean = mean_of_intervals([old.newest, held_out] if old.newest else [held_out])
         best = _Best(step, held_out.point, held_out.low) if self.is_best(held_out) else old.best
         if _exceeds(mean, old.highest):
-            scale = min(1.0, self.rate_scale / RATE_FACTOR)
+            scale = min(1.0, self.rate_scale / RATE_FACTOR) if old.highest else self.rate_scale
             highest = _Best(step, mean.point, mean.low)
             self._save(replace(old, rate_scale=scale, best=best, highest=highest, newest=held_out))
         elif old.highest and mean.high < old.highest.low:
@@ -203,7 +219,7 @@ class Health:
     def _measured_anew(self) -> _State:
         """The state after an alarm: without the rounds so far."""
         old = self._state
-        return _State(old.rate_scale, old.restart, old.best, highest=old.highest, newest=old.newest)
+        return replace(old, rewards=(), informative=(), entropies=(), most_informative=0.0, most_entropy=0.0)
 
     def _raise(self, kind: Kind, step: int, text: str, state: _State) -> None:
         scale = max(LEAST_SCALE, state.rate_scale * RATE_FACTOR)

@@ -70,10 +70,11 @@ class Trainer:
         on_taken_back: Callable[[TakenBack, Accused], None] = lambda _, __: None,
         on_replayed: Callable[[StoredBatch, TrainReport], None] = lambda _, __: None,
         examples: Examples = NO_EXAMPLES,
+        asked: str = "",
     ) -> None:
         """`now` gives the Unix time. `on_taken_back` is called in the transaction that removes groups from the stored
         batches, with the steps and ids of these groups. `on_replayed` is called with each batch that was read from the
-        log and trained on, and with what was trained.
+        log and trained on, and with what was trained. `asked` is that of `Health`.
         """
         self._objective: ExternalObjective = objective
         self._database = database
@@ -86,7 +87,7 @@ class Trainer:
         self._on_taken_back = on_taken_back
         self._on_replayed = on_replayed
         self._examples = examples
-        self.health = Health(database, now)
+        self.health = Health(database, now, asked)
 
     @property
     def stored_step(self) -> int:

@@ -795,6 +795,21 @@ async def test_a_node_whose_policy_decays_goes_back_to_its_best_weights_and_lear
     assert (alarm.kind, alarm.step) == ("held-out", 10)
 
 
+@pytest.mark.parametrize(
+    ("changed", "raised"),
+    [({}, ["held-out"]), ({"max_tokens": 40}, []), ({"thinking": True}, []), ({"examples": 1}, [])],
+)
+async def test_evaluations_before_the_model_was_asked_in_another_way_are_not_compared(
+    fast, autojump_clock, changed, raised
+):
+    first = Peer(1, fast, MemoryHub(), eval_every=2, skill=0.9)
+    await play([first], 2)
+    again = Peer(1, fast, MemoryHub(), eval_every=2, skill=0.05, database=first.database, **changed)
+    await play([again], 2)
+    assert [each["step"] for each in again.node.history.evaluations()] == [0, 2, 4]
+    assert [alarm.kind for alarm in overview(again.database).health_alarms] == raised
+
+
 async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_clock):
     hub = MemoryHub()
     spread = replace(fast, shards=4)

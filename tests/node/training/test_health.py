@@ -255,6 +255,49 @@ def test_state_of_another_version_is_forgotten_with_a_warning(database, caplog):
     assert "is of another version and is forgotten" in caplog.text
 
 
+def asked(database, way):
+    """The watch over a node whose model is asked in a way."""
+    return Health(database, lambda: 7.0, way)
+
+
+def test_rounds_before_the_model_was_asked_in_another_way_are_not_compared(database):
+    play(asked(database, "max_tokens=256"))
+    play(asked(database, "max_tokens=32"), first=21, informative=0.0)
+    assert kinds(database) == []
+
+
+def test_the_first_evaluation_after_the_model_was_asked_in_another_way_is_the_best(database):
+    asked(database, "max_tokens=256").evaluated(50, held_out(0.9))
+    again = asked(database, "max_tokens=32")
+    assert again.is_best(held_out(0.1))
+    again.evaluated(100, held_out(0.1))
+    assert again.needed == {100}
+
+
+def test_a_model_that_is_asked_in_another_way_keeps_what_alarms_decided(database):
+    for step, point in ((50, 0.9), (100, 0.1)):
+        asked(database, "max_tokens=256").evaluated(step, held_out(point))
+    again = asked(database, "max_tokens=32")
+    assert (again.rate_scale, again.needed) == (0.5, {50})
+    again.evaluated(150, held_out(0.1))
+    assert (again.rate_scale, again.take_restart()) == (0.5, 50)
+
+
+def test_another_way_to_ask_is_told_until_something_was_measured_in_it(database, caplog):
+    asked(database, "max_tokens=256").evaluated(50, held_out(0.9))
+    asked(database, "max_tokens=32").evaluated(100, held_out(0.1))
+    assert "the model is now asked with max_tokens=32, before with max_tokens=256" in caplog.text
+    caplog.clear()
+    asked(database, "max_tokens=32")
+    assert caplog.text == ""
+
+
+def test_state_of_a_version_that_did_not_note_how_it_asked_goes_on(health, database):
+    health.evaluated(50, held_out(0.9))
+    asked(database, "max_tokens=32").evaluated(100, held_out(0.1))
+    assert kinds(database) == ["held-out"]
+
+
 def test_the_operator_is_told_in_one_line(health, database, caplog):
     health.evaluated(50, held_out(0.9))
     health.evaluated(100, held_out(0.1))
