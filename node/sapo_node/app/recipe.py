@@ -14,7 +14,6 @@ pass of the others.
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sapo_node.app.config import Config
@@ -83,14 +82,13 @@ def _of_model(model: str) -> Recipe:
     if model == "seed":
         return _SMALL
     # Imported here: it takes half a second, which a node with the seed policy need not wait.
-    from sapo_node.learner.folder import ModelError, described, model_folder  # noqa: PLC0415
+    from sapo_node.learner.folder import ModelError, described, model_folder, parameters_of  # noqa: PLC0415
 
     folder = model_folder(model)
     try:
-        settings = described(folder)
+        settings, parameters = described(folder), parameters_of(folder)
     except ModelError:
-        return _SMALL  # the folder has no settings, and the learner refuses it
-    parameters = _parameters(folder, settings)
+        return _SMALL  # the folder has no settings or no whole weights, and the learner refuses it
     if parameters < SMALL:
         return _SMALL
     return Recipe(
@@ -109,10 +107,3 @@ def _last_third(settings: dict[str, Any]) -> int:
     """
     layers: int = next((settings[name] for name in LAYERS if isinstance(settings.get(name), int)), 0)
     return max(1, layers // 3) if layers > 0 else 0
-
-
-def _parameters(folder: Path, settings: dict[str, Any]) -> int:
-    """Return about how many parameters a model has, by the bytes of its weights."""
-    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    written = settings.get("dtype") or settings.get("torch_dtype")
-    return size // (4 if written == "float32" else 2)

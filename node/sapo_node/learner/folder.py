@@ -5,10 +5,13 @@ module in the folder, another settings file. This module reads the settings befo
 names. It does not import torch.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from sapo_node.groups.model_name import is_gguf, is_hub_name
 from sapo_node.learner.cache import digest, place_of
@@ -16,6 +19,7 @@ from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.hub import cached
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import NoSuchFile, read_json, size_of
+from sapo_protocol.printable import line_of
 
 POLICY_DIR = Path(__file__).parent / "seed_policy"
 """Folder of the seed policy: a small model of the Hugging Face format, built by `sapo_adversary.seed`."""
@@ -154,6 +158,30 @@ def described(folder: Path) -> dict[str, Any]:
     whole = _parsed(folder / _CONFIG)
     part = whole.get("text_config")
     return part if isinstance(part, dict) else whole
+
+
+def parameters_of(folder: Path) -> int:
+    """Return how many parameters the files hold that transformers loads, and 0 if there is no such file. This reads no
+    weight. Raises ModelError if a file is missing or broken.
+    """
+    return sum(map(_parameters_in, _weights(folder)))
+
+
+def _weights(folder: Path) -> set[Path]:
+    """Return the files of weights that transformers loads."""
+    if (folder / _WEIGHTS).exists():
+        return {folder / _WEIGHTS}
+    if (folder / _INDEX).exists():
+        return {folder / part for part in _parsed(folder / _INDEX)["weight_map"].values()}
+    return set()
+
+
+def _parameters_in(path: Path) -> int:
+    try:
+        with safe_open(path, "np") as weights:  # "pt" would import torch
+            return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.offset_keys())
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"the weights in {path} are corrupt ({line_of(error)}); copy them again") from error
 
 
 def _require_size(path: Path, limit: int) -> bool:
