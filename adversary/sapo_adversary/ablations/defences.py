@@ -70,6 +70,7 @@ DEFENCES: Mapping[str, Defence] = {
         },
     ),
     "own scorers": Defence("node/sapo_node/verification/tasks/scorers.py", scorer=stock.LibraryScorer),
+    "one-answer filter": Defence("node/sapo_node/sampling/filters/one_answer.py", {"one_answer": False}),
     "measured by the healthy": Defence("node/sapo_node/sampling/sampler.py", {"healthy_reference": False}),
     "zero-advantage groups dropped": Defence("node/sapo_node/verification/verifier.py", {"drops_flat": False}),
     "replay window": Defence(

@@ -1,11 +1,11 @@
 """Gathers from the database of a node what the card of an exported model tells."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from sapo_node.app.config import Config
 from sapo_node.app.recipe import recipe_of
-from sapo_node.groups.messages import FILTERS, reason_of
+from sapo_node.groups.messages import FilterName, reason_of
 from sapo_node.groups.stats import Interval
 from sapo_node.learner.card import CardFacts, Evaluation
 from sapo_node.learner.catalogue import CATALOGUE
@@ -20,7 +20,7 @@ _APACHE = "apache-2.0"
 def card_facts(config: Config, manifest: Manifest, database: Database) -> CardFacts:
     """Return the facts for the card of the model that `config` names."""
     view = overview(database, peers=None)
-    filters = {reason_of(name) for name in FILTERS}
+    filters = {reason_of(name) for name in get_args(FilterName)}
     return CardFacts(
         base=config.model_label,
         swarm=manifest.name,

@@ -14,8 +14,8 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 ExternalObjective = Literal["positive-only", "on-policy"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Auto = Literal["auto"]
-FilterName = Literal["baseline", "n-gram", "length", "equation", "min-token-prob", "answer-likelihood"]
-FILTERS: tuple[FilterName, ...] = get_args(FilterName)
+FilterName = Literal["one-answer", "baseline", "n-gram", "length", "equation", "min-token-prob", "answer-likelihood"]
+FILTERS: tuple[FilterName, ...] = get_args(FilterName)[1:]  # every node uses the first: it knows where sampling ends
 PARTLY: frozenset[FilterName] = frozenset({"min-token-prob"})
 """The filters that mask some tokens of a correct completion and let the node train on the others."""
 RARE = 1e-3

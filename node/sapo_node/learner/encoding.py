@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from sapo_node.groups.answer import THINK, THOUGHT
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.groups.prompt import chat as chat_of
 from sapo_protocol.errors import LocalError
 from sapo_protocol.printable import line_of
 
-THINK, THOUGHT = "<think>", "</think>"
 THINKING = frozenset({THINK, THOUGHT})
 """Tokens around the thinking of a model. Some tokenizers call them special."""
 MAX_PROMPT_CHARACTERS = 2**20

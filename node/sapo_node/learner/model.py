@@ -23,14 +23,12 @@ from transformers import AutoModelForCausalLM
 from transformers.utils.import_utils import is_kernels_available
 from transformers.utils.logging import disable_progress_bar
 
-from sapo_node.groups.answer import ANSWER_END
+from sapo_node.groups.answer import ANSWER_END, answer_end
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.learner.at_once import AtOnce, at_once
 from sapo_node.learner.device import pick_device, pick_dtype, set_up, total_memory
 from sapo_node.learner.encoding import (
-    THINK,
-    THOUGHT,
     Lead,
     TemplateFailed,
     Unreadable,
@@ -107,10 +105,7 @@ class Policy:
         """Return whether the last of a completion's tokens completes the closing tag of an answer."""
         # A token has at least one character of the tag, but for the pieces of a character of several bytes.
         tail = self.decode(tokens[-2 * len(ANSWER_END) :]) if tokens and tokens[-1] in self.closing else ""
-        if ANSWER_END not in tail:
-            return False
-        text = self.decode(tokens)
-        return text.rfind(THINK) <= text.rfind(THOUGHT)  # while it thinks, a model may only name the tags
+        return ANSWER_END in tail and answer_end(self.decode(tokens)) is not None
 
     def encode_foreign(self, text: str) -> list[int] | None:
         """Encode a peer's completion as ordinary text. Return None if the tokenizer gives a special token anyway.

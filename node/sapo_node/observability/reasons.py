@@ -161,6 +161,11 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "accused texts like this one.",
             _SAFEGUARD,
         ),
+        "one-answer filter": Reason(
+            "Its correct completions hold an answer before the one that is scored. This node's sampling ends with the "
+            "first answer, so its policy would learn that one.",
+            "A completion that ends with its first answer.",
+        ),
         "length filter": Reason(
             f"Its correct completions are longer than {QUANTILE:.0%} of this node's own to the same task.", _SAFEGUARD
         ),

@@ -69,7 +69,7 @@ class ExternalSampler:
         """`local` and `external` are I and J as the operator set them."""
         self._ledger = ledger
         self._pass_rates = PassRates()
-        self._filters = Filters(filters, self._pass_rates, ledger.tier)
+        self._filters = Filters(filters, self._pass_rates, ledger.tier, defences=defences)
         self._ratio = ratio_of(local, external, self._pass_rates)
         self._exposure = Exposure(defences=defences)
         self._watch = RewardWatch(self._pass_rates)

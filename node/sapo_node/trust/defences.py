@@ -96,6 +96,8 @@ class Defences:
     """The peer that is charged with a false claim or a malformed body, given the peer id of the issuer."""
 
     # sampling/
+    one_answer: bool = True
+    """Whether correct completions are rejected that hold another answer before the scored one."""
     healthy_reference: bool = True
     """Whether groups are measured by local ones and those of healthy peers, and not by all on offer."""
     max_age: int = constants.MAX_AGE

@@ -179,6 +179,11 @@ def false_step_teaches(names):
     return teaches(Filters(filters_without("equation", names), PassRates()), "2+2=5 <answer>4</answer>")
 
 
+async def second_answer_teaches(undefended):
+    filters = Filters((), PassRates(), defences=undefended.defences)
+    return teaches(filters, "Probably <answer>5</answer> 2+2=4. So <answer>4</answer>")
+
+
 @cache
 def kept_out(filters):
     """The share of answers without their work that is not trained on, by the filters of the learner."""
@@ -594,6 +599,7 @@ HARMS = {
     "bound signatures": another_swarms_round_is_taken,
     "strict decoding": loose_encoding_is_taken,
     "own scorers": trick_is_paid_for,
+    "one-answer filter": second_answer_teaches,
     "measured by the healthy": light_groups_set_the_measure,
     "zero-advantage groups dropped": flat_group_is_taken,
     "replay window": round_is_taken_twice,

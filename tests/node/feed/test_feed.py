@@ -13,7 +13,7 @@ import httpx
 import pytest
 import trio
 
-from fed_node import FedNode, in_thread
+from fed_node import FedNode, external, in_thread
 from no_hub import NoHub
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA
@@ -27,7 +27,8 @@ from sapo_node.groups.messages import Sampled, TrainGroup, TrainRequest
 from sapo_node.observability.dashboard import parse_place
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL, BatchLog, StoredBatch, last_counted, local_id, trained_per_peer
-from sapo_protocol import LocalError
+from sapo_protocol import Completion as Signed
+from sapo_protocol import Finish, LocalError
 
 
 class Trainer:
@@ -117,6 +118,17 @@ async def test_an_external_group_is_given_out_once(node, trainer):
         node.offer(0, 1, 2)
         given = [group.id for _ in range(3) for group in (await in_thread(trainer.step)).groups]
     assert sorted(each for each in given if each.startswith("peer")) == [f"peer/10/{n}/0" for n in range(3)]
+
+
+async def test_a_trainer_trains_on_no_token_of_a_correct_completion_behind_an_answer(node, trainer):
+    group = external(0)
+    twice = Signed("So <answer>7</answer> 2*3=6. So <answer>6</answer>", Finish.STOP)
+    async with node.running():
+        node.node.pool.add([replace(group, completions=(group.completions[0], twice, *group.completions[2:]))])
+        batch = await in_thread(trainer.step)
+    [given] = [each for each in batch.groups if each.source == "external"]
+    trained = [any(batch.kept(given, each, [(0, len(each.text))])) for each in given.completions]
+    assert trained == [False, False, False, True, False, True, False, True]
 
 
 async def test_a_node_that_was_killed_before_the_report_sends_the_same_batch_again(node, trainer):

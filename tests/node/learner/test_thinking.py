@@ -58,10 +58,11 @@ def test_a_prompt_says_whether_the_model_is_to_think(folder):
     ("text", "closes"),
     [
         ("<think>it goes between <answer> and </answer>", False),
+        ("<think>it goes between <answer> and </answer></think>", False),
         (TEXT, True),
         ("<answer>4</answer>", True),
     ],
-    ids=["while it thinks", "after it has thought", "without thinking"],
+    ids=["while it thinks", "where its thinking ends", "after it has thought", "without thinking"],
 )
 def test_a_closing_tag_ends_a_completion_unless_the_model_still_thinks(folder, text, closes):
     policy = load(options(folder))

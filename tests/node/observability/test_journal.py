@@ -247,6 +247,16 @@ def test_what_a_filter_stopped_and_what_was_passed_over_is_said(journal):
     ]
 
 
+def test_a_group_whose_correct_completions_have_an_answer_before_the_scored_one_says_so(journal, database):
+    twice = group(text="so <answer>5</answer> no <answer>1</answer>")
+    waits(journal, twice)
+    _, stopped = Filters((), PassRates()).offer([twice])
+    journal.chosen(choices(stopped=stopped))
+    [entry] = journal.groups(10)
+    assert (entry.fate, entry.why) == (Fate.LEFT_OUT, "one-answer filter")
+    assert REASONS["one-answer filter"].means in explain.envelope(database, "ab" * 32).text
+
+
 def taken(phrase=""):
     return TakenBack(1, 120, 137, "completions said", phrase, 1, 1, 1000.0, None, "")
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sampled_texts import Own, others, own
 from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import FILTERS
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner import filters
 from sapo_node.sampling.filters import MASKED, Filters, Offered
@@ -212,6 +213,35 @@ def test_a_group_without_advantage_is_for_others_to_leave_out(reward):
     group = others(random.Random(1), 1)
     flat = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (reward,) * 8)
     assert Filters(["equation", "length"], PassRates()).offer([flat]) == ([Offered(flat)], [])
+
+
+TWICE = "My guess is <answer>5</answer> 2+2=4. So <answer>4</answer>"
+"""A correct text behind an answer at which sampling ends."""
+
+
+def saying(text):
+    group = others(random.Random(1), 0)
+    return replace(group, completions=(Completion(text, Finish.STOP),) * len(group.completions))
+
+
+@pytest.mark.parametrize("names", [(), FILTERS], ids=["without filters", "with all filters"])
+def test_a_right_answer_behind_an_answer_is_kept_out(names):
+    group = saying(TWICE)
+    assert Filters(names, PassRates()).offer([group]) == ([], [(group, "one-answer")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So <answer>4</answer>",
+        "<think>It goes between <answer> and </answer>.</think> So <answer>4</answer>",
+        "So <answer>4</answer> as I said.",
+    ],
+    ids=["one answer", "tags named in thinking", "a word behind it"],
+)
+def test_a_right_answer_that_sampling_comes_to_passes(text):
+    group = saying(text)
+    assert Filters((), PassRates()).offer([group]) == ([Offered(group)], [])
 
 
 def test_without_filters_everything_passes():

@@ -3,6 +3,8 @@
 Re-verification tells correct from incorrect; it cannot see what a correct completion teaches beside the answer. Each
 filter looks at that from one side, against what no peer can forge: the completions and the gradient of this policy.
 
+`one-answer` rejects what sampling never comes to. Every node uses it. The operator chooses from all others.
+
 `baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `min-token-prob` and
 `answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`.
 
@@ -29,8 +31,10 @@ from sapo_node.sampling.filters.habits import Span, merged
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.filters.length import LengthFilter
 from sapo_node.sampling.filters.ngram import NgramFilter
+from sapo_node.sampling.filters.one_answer import OneAnswerFilter
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import Tier
+from sapo_node.trust.defences import DEFENDED, Defences
 
 MASKED = 256
 """Places of one completion that are masked, at most. A completion with more is masked from the first of them to the
@@ -62,13 +66,20 @@ class Offered:
 class Filters:
     """The filters outside the learner that a node uses."""
 
-    def __init__(self, names: Iterable[str], pass_rates: PassRates, tier_of: Callable[[str], Tier] = _stranger) -> None:
-        """`names` are of all filters; those of the learner mean nothing here. `tier_of` gives the tier of a peer;
-        without it every peer is a stranger.
+    def __init__(
+        self,
+        names: Iterable[str],
+        pass_rates: PassRates,
+        tier_of: Callable[[str], Tier] = _stranger,
+        *,
+        defences: Defences = DEFENDED,
+    ) -> None:
+        """`names` are of the filters that the operator chose; those of the learner mean nothing here. `tier_of` gives
+        the tier of a peer; without it every peer is a stranger.
         """
-        names = frozenset(names)
+        names = {*names, OneAnswerFilter.name} if defences.one_answer else {*names}
         # Where several filters reject a completion, the first of them is named.
-        known = (BaselineFilter(pass_rates), NgramFilter(tier_of), EquationFilter(), LengthFilter())
+        known = (OneAnswerFilter(), BaselineFilter(pass_rates), NgramFilter(tier_of), EquationFilter(), LengthFilter())
         self._used: tuple[Filter, ...] = tuple(each for each in known if each.name in names)
 
     @property
