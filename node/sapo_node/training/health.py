@@ -9,11 +9,12 @@ Three alarms:
 A low reward is a mean below LOW_REWARD: a policy that is nearly always correct has little entropy and few informative
 groups, and is no collapse. The first two compare means of WINDOW rounds. After each alarm these means begin anew.
 
-Each alarm halves the learning rate of the later steps, and each mean of evaluations that none before it exceeds takes
-one halving back. After `held-out` the next step also starts from the best weights, if the mean is below their
-evaluation, too. Both are stored with the batch of that step, so that a replay repeats them. The best evaluation is that
-with the highest point estimate, the newest of equals. All evaluations ask the same prompts, so their difference is less
-noisy than their intervals say.
+Each alarm halves the learning rate of the later steps. A mean of evaluations that none before it exceeds takes one
+halving back. So do CALM evaluations in a row without an alarm: the highest mean is high by chance, so a policy that has
+recovered may not reach it again for thousands of rounds. After `held-out` the next step also starts from the best
+weights, if the mean is below their evaluation, too. Rate and start are stored with the batch of that step, so that a
+replay repeats them. The best evaluation is that with the highest point estimate, the newest of equals. All evaluations
+ask the same prompts, so their difference is less noisy than their intervals say.
 
 Figures of a model that was asked in another way (`max_tokens`, `examples`, `thinking`) are not compared. After such a
 change the next evaluation is the first one: it is the best, and replaces the best weights of before.
@@ -58,7 +59,9 @@ NO_CHANCE = 0.999
 where one is a fall of the other. The highest of many figures is high by chance: without this test a policy that stayed
 as it was, with a share of 0.08 in rounds of four groups, raised six alarms in 1,000 rounds, and with it none."""
 RATE_FACTOR = 0.5
-"""Each alarm multiplies the learning rate by this, and each new best evaluation divides it by this, up to 1."""
+"""Each alarm multiplies the learning rate by this. What takes a halving back divides it by this, up to 1."""
+CALM = 4
+"""Evaluations in a row without an alarm that take one halving back."""
 LEAST_SCALE = 1 / 16
 """What alarms leave of the learning rate, at least: a node that stops learning cannot recover."""
 MAX_ALARMS = 64
@@ -107,6 +110,8 @@ class _State:
     """The highest mean of an evaluation and the one before it, also of those whose steps were taken back."""
     newest: Interval | None = None
     """The newest evaluation; None if the node goes back after it."""
+    calm: int = 0
+    """Evaluations since the last alarm, or since a halving was taken back."""
     asked: str = ""
     """How the model was asked for all these figures; empty in a state of an older version."""
 
@@ -190,11 +195,7 @@ class Health:
         # One evaluation is so noisy that intervals which rule out chance would overlap after most falls.
         mean = mean_of_intervals([old.newest, held_out] if old.newest else [held_out])
         best = _Best(step, held_out.point, held_out.low) if self.is_best(held_out) else old.best
-        if _exceeds(mean, old.highest):
-            scale = min(1.0, self.rate_scale / RATE_FACTOR) if old.highest else self.rate_scale
-            highest = _Best(step, mean.point, mean.low)
-            self._save(replace(old, rate_scale=scale, best=best, highest=highest, newest=held_out))
-        elif old.highest and mean.high < old.highest.low:
+        if old.highest and mean.high < old.highest.low:
             text = f"mean held-out pass@1 fell to {mean.point:.3f}, from {old.highest.point:.3f} after round"
             text = f"{text} {old.highest.step}"
             restart = old.best.step if old.best and mean.high < old.best.low else None
@@ -204,8 +205,13 @@ class Health:
             self._raise(
                 "held-out", step, text, replace(self._measured_anew(), best=best, restart=restart, newest=newest)
             )
-        else:
-            self._save(replace(old, best=best, newest=held_out))
+            return
+        scale, calm, highest = old.rate_scale, old.calm + 1, old.highest
+        if old.highest and (_exceeds(mean, old.highest) or calm == CALM):
+            scale, calm = min(1.0, scale / RATE_FACTOR), 0
+        if _exceeds(mean, old.highest):
+            highest = _Best(step, mean.point, mean.low)
+        self._save(replace(old, rate_scale=scale, best=best, highest=highest, newest=held_out, calm=calm))
 
     def forget_after(self, step: int) -> None:
         """The best weights of later steps hold what was taken back: they are no longer the best. Their figure stays."""
@@ -231,7 +237,7 @@ class Health:
             self._database.execute(
                 "DELETE FROM health_alarms WHERE number <= (SELECT max(number) FROM health_alarms) - ?", MAX_ALARMS
             )
-            self._save(replace(state, rate_scale=scale))
+            self._save(replace(state, rate_scale=scale, calm=0))
         logger.warning("round %d: %s", step, text)
 
     def _save(self, state: _State) -> None:

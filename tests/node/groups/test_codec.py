@@ -120,7 +120,7 @@ def test_what_is_of_another_type_is_refused_with_its_place(change, said):
     ("body", "said"),
     [
         ({"refused": "no reason"}, "refused is 'no reason'; give one of"),
-        ({"rejected": {"0": "nothing"}}, "rejected.*give one of: baseline"),
+        ({"rejected": {"0": "nothing"}}, "rejected.*give one of: one-answer"),
         ({"rejected": {"first": "equation"}}, "has the key 'first'; give a whole number"),
         ({"rejected": {"-1": "equation"}}, "has the key '-1'"),
     ],

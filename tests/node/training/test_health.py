@@ -11,6 +11,7 @@ from sapo_node.groups.stats import Interval
 from sapo_node.observability.overview import at_rest, overview
 from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.health import (
+    CALM,
     LEAST_SCALE,
     LOW_REWARD,
     MAX_ALARMS,
@@ -187,6 +188,27 @@ def test_a_new_best_evaluation_takes_one_halving_back(health):
         if step == 3:
             assert health.rate_scale == 0.5
     assert health.rate_scale == 1
+
+
+def test_evaluations_without_an_alarm_take_one_halving_back_after_another(health):
+    """Though none of them reaches the highest one again."""
+    health.evaluated(0, Interval(0.5, 0.4, 0.6))
+    health.evaluated(50, Interval(0.1, 0.05, 0.15))
+    health.evaluated(100, Interval(0.1, 0.05, 0.15))
+    assert health.rate_scale == 0.25
+    scales = []
+    for number in range(2 * CALM):
+        health.evaluated(150 + 50 * number, Interval(0.49, 0.4, 0.58))
+        scales.append(health.rate_scale)
+    assert scales == [*[0.25] * (CALM - 1), *[0.5] * CALM, 1]
+
+
+def test_an_alarm_in_between_begins_the_count_anew(health):
+    health.evaluated(0, Interval(0.5, 0.4, 0.6))
+    fall, calm = Interval(0.1, 0.05, 0.15), Interval(0.49, 0.4, 0.58)
+    for number, held_out in enumerate([fall, *[calm] * (CALM - 1), fall, fall, *[calm] * (CALM - 1)]):
+        health.evaluated(50 + 50 * number, held_out)
+    assert health.rate_scale < 0.5
 
 
 def test_a_restart_of_the_node_forgets_nothing(health, database):
