@@ -24,6 +24,7 @@ from sapo_node.app.node import Node, build_node
 from sapo_node.app.recipe import recipe_of
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA, StateFolder, locked
+from sapo_node.app.trained_model import remember
 from sapo_node.learner.client import Learner
 from sapo_node.observability.history import History
 from sapo_node.storage import counters
@@ -80,6 +81,7 @@ async def play_alone(
             await nursery.start(sandbox.run)
             await require_catalogue(manifest, sandbox)
             await nursery.start(learner.run)
+            remember(database, config, learner.ready)
             node = await _node(config, manifest, database, sandbox, learner, of_counters=of_counters)
             assert node.trainer is not None
             evaluations = Evaluations(database, of_node)

@@ -147,7 +147,7 @@ class RunningNode:
         self._session.describe_start(database, self._swarm)
         sandbox, learner = await self._start_processes(nursery, facts)
         if learner:
-            remember(database, self._config)
+            remember(database, self._config, learner.ready)
         remote = remote_policy(self._config, self._swarm.manifest, database) if self._config.fed else None
         node = build_node(
             self._sandboxed_config(sandbox),

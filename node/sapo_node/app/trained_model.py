@@ -1,9 +1,12 @@
 """Remembers which model the checkpoints of a node belong to: `export`, `chat` and `eval` need no options for it.
 
-The node stores the settings when its learner has started: then its checkpoints fit them.
+The node stores the settings when its learner has started: then its checkpoints fit them. If the learner has none, and
+its policy is another one than before, the node starts over: it forgets what it knows of the policy before, whose tokens
+and figures mean nothing to the new one.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,23 +14,55 @@ from typing import Any
 
 from sapo_node.app.config import Config, checked
 from sapo_node.app.recipe import recipe_of
+from sapo_node.groups.messages import Ready
 from sapo_node.groups.model_name import is_hub_name
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.storage.database import Database
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS trained_model (id INTEGER PRIMARY KEY CHECK (id = 1), settings TEXT NOT NULL);
 """
 
+OF_POLICY = (
+    *("batches", "checkpoints", "counted", "trained", "taken_back", "health", "health_alarms", "sampling_state"),
+    *("rounds", "curve", "exams", "alone"),
+)
+"""Tables of what a node knows of the policy that it trains. The others are of its key, its peers and their groups: a
+counter that is used twice gets the key banned, whatever the node trains.
+"""
+
 _REMEMBERED = ("model", "lora", "lora_layers", "dtype", "thinking", "examples", "max_tokens")
 """Keys of the configuration."""
+_FINGERPRINT = "fingerprint"
 
 
-def remember(database: Database, config: Config) -> None:
-    """Store the settings of the model that the node trains, with what `auto` stands for."""
+def remember(database: Database, config: Config, ready: Ready) -> None:
+    """Store the settings of the model that the node trains, with what `auto` stands for, and start over where the
+    learner is `ready` to train another policy from its first step. Call this before anything reads what is known of the
+    policy.
+    """
     settings = asdict(config) | asdict(recipe_of(config)) | {"model": _place(config.model)}
-    kept = {name: settings[name] for name in _REMEMBERED}
-    database.execute("INSERT OR REPLACE INTO trained_model VALUES (1, ?)", json.dumps(kept))
+    kept = {name: settings[name] for name in _REMEMBERED} | {_FINGERPRINT: ready.fingerprint}
+    # Durably: the learner may have written a checkpoint before a power cut that brings the policy before back.
+    with database.transaction(durable=True):
+        known = [stored.get(_FINGERPRINT) for stored in database.documents("SELECT settings FROM trained_model")]
+        # A version that stored no fingerprint may have stored batches of this policy.
+        if ready.step == 0 and any(each not in (None, ready.fingerprint) for each in known):
+            _start_over(database)
+            logger.warning(
+                "the node starts over with %s: rounds, evaluations and alarms of the model before are forgotten, and "
+                "what the node knows of its peers stays",
+                ready.model,
+            )
+        database.execute("INSERT OR REPLACE INTO trained_model VALUES (1, ?)", json.dumps(kept))
+
+
+def _start_over(database: Database) -> None:
+    for table in OF_POLICY:
+        database.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
+    database.execute("DELETE FROM journal WHERE step IS NOT NULL")
 
 
 def of_checkpoints(config: Config, database: Database, given: Mapping[str, Any]) -> Config:

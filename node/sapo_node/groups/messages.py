@@ -202,9 +202,7 @@ class GroupReport:
     refused: Refusal | None = None
     """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
     rejected: Mapping[int, FilterName] = field(default_factory=dict)
-    """The correct completions of an external group that a filter of the learner rejected, by number, and
-    that filter. `min-token-prob` masks only a part of a completion.
-    """
+    """By number, the filter that rejected a correct completion of others. `min-token-prob` masks only a part of it."""
     cut: Mapping[int, int] = field(default_factory=dict)
     """Of each completion of which `min-token-prob` masks a part, by number, the first character that it masks."""
 
@@ -262,6 +260,8 @@ class Ready:
     """What the model needs and what there is, in one line; None for the packaged policy."""
     fallback: str | None
     """What was wrong with a newer checkpoint, if one was passed over."""
+    fingerprint: str = ""
+    """Of the model's files and what of it is trained: checkpoints fit a policy with the same one."""
 
 
 @dataclass(frozen=True, slots=True)

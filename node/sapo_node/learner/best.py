@@ -1,7 +1,8 @@
 """The best weights so far, in a folder `best-00000150` of `tensor_folder` beside the checkpoints.
 
-They are averaged weights: those of the evaluation on held-out prompts with the highest pass@1 by then. The node decides
-which evaluation is the best, and which older best weights a batch that it may replay still starts from.
+They are averaged weights: those of the evaluation on held-out prompts with the highest pass@1 by then, among those that
+asked the model in the same way. The node decides which evaluation is the best, and which older best weights a batch
+that it may replay still starts from.
 """
 
 from collections.abc import Collection

@@ -54,7 +54,7 @@ def restore(trainer: Trainer, root: Path) -> str | None:
     if problems or any(root.glob(f"{_CORRUPT}*")):
         raise CheckpointError(
             f"no checkpoint in {root} is readable ({'; '.join(problems) or 'all set aside'}); "
-            "move that folder away to start over"
+            "restore them from a backup, or move that folder away: the node then goes on from its first weights"
         )
     return None
 

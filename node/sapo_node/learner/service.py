@@ -73,6 +73,7 @@ class Service:
             device=str(policy.device),
             memory=self._memory,
             fallback=self._fallback,
+            fingerprint=policy.fingerprint,
         )
 
     def answer(self, request: Any) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from sapo_node.app.exchange import broadcast_evidence, follow_decisions, follow_
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
-from sapo_node.groups.messages import FILTERS, GroupReport, Refusal
+from sapo_node.app.trained_model import remember
+from sapo_node.groups.messages import FILTERS, GroupReport, Ready, Refusal
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
@@ -808,6 +809,20 @@ async def test_evaluations_before_the_model_was_asked_in_another_way_are_not_com
     await play([again], 2)
     assert [each["step"] for each in again.node.history.evaluations()] == [0, 2, 4]
     assert [alarm.kind for alarm in overview(again.database).health_alarms] == raised
+
+
+async def test_a_node_with_another_policy_plays_from_round_1_and_uses_no_counter_twice(fast, autojump_clock):
+    first = Peer(1, fast, MemoryHub(), eval_every=2)
+    ready = Ready(0, 1_000, "tiny", "cpu", None, None, fingerprint="first")
+    remember(first.database, Config(), ready)
+    await play([first], 2)
+    remember(first.database, Config(), replace(ready, fingerprint="second"))
+    again = Peer(1, fast, MemoryHub(), eval_every=2, database=first.database)
+    await play([again], 2)
+    assert [request.step for request in again.policy.requests] == [1, 2]
+    assert [each["step"] for each in again.node.history.evaluations()] == [0, 2]
+    slots = [(report.epoch, report.counter) for report in (*first.reports, *again.reports)]
+    assert len(set(slots)) == 4
 
 
 async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_clock):
