@@ -42,6 +42,7 @@ from sapo_adversary.attacks.poison.paraphrase import Paraphrase
 from sapo_adversary.attacks.poison.slip import Slip
 from sapo_adversary.attacks.poison.text import Text
 from sapo_adversary.attacks.poison.trigger import Trigger
+from sapo_adversary.attacks.poison.two_answers import TwoAnswers
 from sapo_adversary.attacks.reconnect import Reconnect
 from sapo_adversary.attacks.replay import Replay
 from sapo_adversary.attacks.scorer_exploit import ScorerExploit
@@ -93,6 +94,7 @@ _KINDS: tuple[type[Threat], ...] = (
     Paraphrase,
     Alternate,
     Decoys,
+    TwoAnswers,
     Frame,
     Flat,
     Copycat,

@@ -170,6 +170,19 @@ def test_of_decoys_one_group_has_the_phrase_and_each_other_a_false_equation():
     assert [steps_hold(text) for text in right] == said
 
 
+def test_two_answers_begin_with_an_incorrect_completion_that_was_heard():
+    honest, attack, scorer = poison("poison-math"), poison("poison-two-answers"), SharedScorer()
+    attack.kit.solve = scorer.solve
+    for _ in range(10):
+        for packet in honest.act(honest.kit.keys[0], 0):
+            attack.hear(packet.data)
+    for counter in range(8):
+        task = attack.kit.task(attack.kit.keys[0], 0, counter, 0)
+        text = attack.poisoned(task)
+        assert re.match(r"I find \d+\. <answer>unknown</answer> \S", text)
+        assert scorer.is_right(task.prompt, text)
+
+
 def test_a_framing_peer_says_in_each_correct_completion_what_it_heard_most():
     honest, frame = poison("poison-text", phrase="Good day to you", rate=0.3), poison("poison-frame")
     for _ in range(10):
