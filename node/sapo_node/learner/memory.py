@@ -57,7 +57,7 @@ class Estimate:
     """Bytes at the peak. Weights and optimizer are always in memory; training and sampling alternate."""
 
     weights: int
-    """The weights of the model, and the fp32 copies of trained weights."""
+    """The weights of the model, the fp32 copies of trained weights, and the adapters as they are at step 0."""
     optimizer: int
     """Adam's moments, and the average of the trained weights."""
     gradients: int
@@ -156,8 +156,9 @@ def _without_rounds(policy: Policy) -> Estimate:
     trained = [value for _, value in policy.trainable()]
     in_fp32 = sum(4 * value.numel() for value in trained)
     copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
+    kept = _bytes(trained) if policy.lora else 0
     return Estimate(
-        weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies,
+        weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies + kept,
         # Adam keeps two moments of each weight, and the trainer an average. While Adam updates, it needs the memory of
         # one moment more.
         optimizer=3 * in_fp32,

@@ -59,6 +59,9 @@ class Service:
         self._fallback: str | None = None
         self._told: set[type[PromptRefused]] = set()
         """Of which kinds of refused prompts a notice told."""
+        trainable = self._trainer.policy.trainable() if options.lora else ()
+        self._adapters = {name: value.detach().clone() for name, value in trainable}
+        """The adapters as they are at step 0. Empty if all weights are trained."""
         if options.read_only:
             checkpoint.peek(self._trainer, self._root)
         else:
@@ -156,14 +159,23 @@ class Service:
         elif step:
             checkpoint.go_back(self._trainer, self._root, step)
         else:
-            # The model is loaded before anything is removed: where that fails, nothing is lost. A second copy of the
-            # weights takes no more memory than the gradients do in a step.
-            initial = Trainer(load(self._options), self._options)
-            checkpoint.remove_after(self._root, 0)
-            self._trainer = initial
+            self._begin_anew()
         if self._server:
             self._server.begin_anew()  # steps repeat, with other weights
         return Restored(self._trainer.step)
+
+    def _begin_anew(self) -> None:
+        """Go back to the weights of step 0. What can fail comes before anything is removed or changed.
+
+        Adapters are a small part of a model, so the service keeps them as they began. All weights are loaded a second
+        time, which takes no more memory than their gradients do in a step.
+        """
+        # With gradient checkpointing the layers refer to themselves, and would stay until a garbage collection.
+        options = replace(self._options, gradient_checkpointing=False)
+        first = self._adapters or dict(load(options).trainable())
+        checkpoint.remove_after(self._root, 0)
+        self._trainer.restart(first)
+        self._trainer.step = 0
 
 
 def _is_of_memory(error: Exception) -> bool:

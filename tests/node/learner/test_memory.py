@@ -82,6 +82,11 @@ def test_adapters_need_neither_gradients_nor_optimizer_for_the_rest(folder):
     assert adapters.gradients + adapters.optimizer < (everything.gradients + everything.optimizer) / 10
 
 
+def test_adapters_are_held_a_second_time_as_they_are_at_step_0(folder):
+    four, eight = estimated(options(folder, lora=4)), estimated(options(folder, lora=8))
+    assert eight.weights - four.weights == 2 * (eight.gradients - four.gradients)
+
+
 def test_bfloat16_halves_the_frozen_weights_and_keeps_a_copy_of_trained_ones(folder):
     full, frozen, trained = (
         estimated(options(folder, **ways)).weights

@@ -4,12 +4,14 @@ The learner's service answers in this process, and is made anew from its checkpo
 the same with the process.
 """
 
+import gc
 import os
 import shutil
 import signal
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,13 +26,19 @@ from sapo_node.groups.messages import (
     LearnerOptions,
     RequestError,
     RestoreRequest,
+    Sampled,
+    TrainGroup,
     TrainReport,
+    TrainRequest,
 )
 from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.learner import memory
 from sapo_node.learner.client import Learner
+from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.service import Service
+from sapo_node.learner.snapshot import Snapshot
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
@@ -274,6 +282,87 @@ async def test_the_process_restores_and_comes_back_from_a_kill_without_the_later
     await learner.restore(0)
     assert learner.step == 0
     assert list((tmp_path / "node").iterdir()) == []
+
+
+WAYS = [{}, {"dtype": "bfloat16"}, {"lora": 4}, {"lora": 4, "dtype": "bfloat16"}]
+
+
+def service_of(root, **ways):
+    return Service(LearnerOptions(checkpoints=str(root), groups=1, completions=4, max_tokens=40, threads=1, **ways))
+
+
+def step(service, number):
+    completions = tuple(Sampled(f"{each} <answer>4</answer>", "stop", (1, 2, each), (-1.0,) * 3) for each in range(4))
+    group = TrainGroup("local", PROMPT, 1.0, advantages((1, 0, 0, 0)), completions)
+    assert from_json(TrainReport, service.answer({"train": to_json(TrainRequest(number, (group,)))})).skipped is None
+
+
+def begin_anew(service):
+    return service.answer({"restore": to_json(RestoreRequest(0))})
+
+
+def state(service):
+    """The number of the step, weights, averages, Adam's state, torch's random state, and the model."""
+    held = Snapshot.of(service._trainer).copy()
+    model = service._trainer.policy.model.state_dict()
+    return {
+        "step": torch.tensor(held.step),
+        **held.weights,
+        **held.optimizer,
+        **{f"model/{k}": v for k, v in model.items()},
+    }
+
+
+@pytest.mark.parametrize("ways", [*WAYS, {"gradient_checkpointing": True}], ids=str)
+def test_going_back_to_step_0_is_a_fresh_start_bit_for_bit(tmp_path, ways):
+    trained, fresh = (service_of(tmp_path / name, **ways) for name in ("trained", "fresh"))
+    for number in (1, 2):
+        step(trained, number)
+    assert begin_anew(trained) == {"step": 0}
+    for number in (1, 2):
+        ours, theirs = state(trained), state(fresh)
+        assert ours.keys() == theirs.keys()
+        assert equal(ours.values(), theirs.values())
+        for service in (trained, fresh):
+            step(service, number)
+
+
+def counted(service):
+    """Goes back to step 0. Counts the bytes of new tensors meanwhile."""
+    trainer = service._trainer
+    known = (*trainer.policy.model.parameters(), *trainer.parameters, *trainer.average.values())
+    with memory._Peak(SimpleNamespace(parameters=lambda: known, buffers=list)) as bytes_of:
+        begin_anew(service)
+    return bytes_of
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=str)
+def test_going_back_to_step_0_takes_no_more_memory_than_the_gradients_of_a_step(tmp_path, ways):
+    service = service_of(tmp_path, **ways)
+    step(service, 1)
+    assert counted(service).bytes < 1.1 * sum(value.nbytes for value in service._trainer.parameters)
+
+
+def test_what_was_loaded_to_go_back_to_step_0_waits_for_no_garbage_collection(tmp_path):
+    service = service_of(tmp_path, gradient_checkpointing=True)
+    step(service, 1)
+    gc.disable()
+    try:
+        assert counted(service)._alive == 0
+    finally:
+        gc.enable()
+
+
+def test_where_a_model_cannot_be_loaded_again_nothing_is_lost(tmp_path):
+    model = shutil.copytree(POLICY_DIR, tmp_path / "model")
+    service = service_of(tmp_path / "node", model=str(model))
+    step(service, 1)
+    service.answer({"checkpoint": {}})
+    before = state(service)
+    (model / "model.safetensors").unlink()
+    assert "holds no usable causal language model" in begin_anew(service)["error"]
+    assert equal(state(service).values(), before.values())
+    assert (tmp_path / "node" / "step-00000001").is_dir()
 
 
 DECAYED = {1: 0.9, 2: 0.1}
