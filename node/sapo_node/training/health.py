@@ -206,11 +206,11 @@ class Health:
                 "held-out", step, text, replace(self._measured_anew(), best=best, restart=restart, newest=newest)
             )
             return
-        scale, calm, highest = old.rate_scale, old.calm + 1, old.highest
-        if old.highest and (_exceeds(mean, old.highest) or calm == CALM):
+        is_highest = _exceeds(mean, old.highest)
+        highest = _Best(step, mean.point, mean.low) if is_highest else old.highest
+        scale, calm = old.rate_scale, old.calm + 1
+        if old.highest and (is_highest or calm == CALM):
             scale, calm = min(1.0, scale / RATE_FACTOR), 0
-        if _exceeds(mean, old.highest):
-            highest = _Best(step, mean.point, mean.low)
         self._save(replace(old, rate_scale=scale, best=best, highest=highest, newest=held_out, calm=calm))
 
     def forget_after(self, step: int) -> None:

@@ -89,10 +89,9 @@ class TrainedGroup:
         """
         if not self.report.tokens:
             return ()
-        group, cut = self.weighted.group, self.report.cut
         whole = {number for number, name in self.rejected.items() if name not in PARTLY}
-        pairs = enumerate(zip(group.completions, group.rewards, strict=True))
-        texts = (each.text[: cut.get(n)] for n, (each, reward) in pairs if reward and n not in whole)
+        correct, cut = self.weighted.group.correct_by_number(), self.report.cut
+        texts = (text[: cut.get(number)] for number, text in correct if number not in whole)
         return tuple(text for text in texts if text)
 
     @property
