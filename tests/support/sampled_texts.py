@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import VerifiedGroup
 from sapo_protocol import Completion, Finish
 
@@ -14,7 +15,7 @@ class Own:
     """The fields of a local group that filters read."""
 
     dataset: str
-    completions: tuple[Completion, ...]
+    completions: tuple[Sampled, ...]
     rewards: tuple[bool, ...]
 
 
@@ -27,7 +28,7 @@ def own(rng, *, phrases=0, right=True, dataset="products", answers=8):
     """A group of one's own, of which so many answers say the phrase; `right` is of the others."""
     texts = [text(rng, PHRASE if n < phrases else "") for n in range(answers)]
     rewards = tuple(right if n >= phrases else True for n in range(answers))
-    return Own(dataset, tuple(Completion(each, Finish.STOP) for each in texts), rewards)
+    return Own(dataset, tuple(Sampled(each, "stop") for each in texts), rewards)
 
 
 def others(rng, counter, *, phrase="", peer="a", dataset="products"):

@@ -29,6 +29,7 @@ from sapo_adversary.attacks.malformed import Malformed
 from sapo_adversary.attacks.new_keys import NewKeys
 from sapo_adversary.attacks.on_off import OnOff
 from sapo_adversary.attacks.poison.alternate import Alternate
+from sapo_adversary.attacks.poison.beginnings import Beginnings
 from sapo_adversary.attacks.poison.creep import Creep
 from sapo_adversary.attacks.poison.decoys import Decoys
 from sapo_adversary.attacks.poison.drift import Drift
@@ -42,7 +43,6 @@ from sapo_adversary.attacks.poison.paraphrase import Paraphrase
 from sapo_adversary.attacks.poison.slip import Slip
 from sapo_adversary.attacks.poison.text import Text
 from sapo_adversary.attacks.poison.trigger import Trigger
-from sapo_adversary.attacks.poison.two_answers import TwoAnswers
 from sapo_adversary.attacks.reconnect import Reconnect
 from sapo_adversary.attacks.replay import Replay
 from sapo_adversary.attacks.scorer_exploit import ScorerExploit
@@ -94,7 +94,7 @@ _KINDS: tuple[type[Threat], ...] = (
     Paraphrase,
     Alternate,
     Decoys,
-    TwoAnswers,
+    Beginnings,
     Frame,
     Flat,
     Copycat,

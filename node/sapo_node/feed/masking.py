@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from sapo_node.groups.answer import ANSWER_END, answer_span
-from sapo_node.groups.messages import FOLLOWS, RARE, FilterName
+from sapo_node.groups.messages import FOLLOWS, MIN_TOKEN_PROB, FilterName
 
 Span = tuple[int, int]
 
@@ -18,23 +18,22 @@ def is_kept(
     offsets: Sequence[Span],
     logprobs: Sequence[float],
     filters: Collection[FilterName],
+    *,
+    min_token_prob: float = MIN_TOKEN_PROB,
 ) -> list[bool]:
     """Return for each token of a correct completion whether it is trained on.
 
     A token is not if it overlaps a masked span. `answer-likelihood` rejects all tokens if the probability of the answer
-    is below FOLLOWS. `min-token-prob` masks from the first token before the answer whose probability is below RARE.
+    is below FOLLOWS. `min-token-prob` rejects all tokens if that of one before the answer is below `min_token_prob`.
     """
     answer = _answer(text, offsets)
     if "answer-likelihood" in filters and sum(logprobs[place] for place in answer) < math.log(FOLLOWS):
         return [False] * len(offsets)
-    kept = [not _overlaps(token, masked) for token in offsets]
-    if "min-token-prob" in filters:
-        end = (len(text), len(text))
-        work = [place for place, token in enumerate(offsets) if place not in answer and token != end]
-        rare = next((place for place in work if logprobs[place] < math.log(RARE)), len(offsets))
-        for place in work:
-            kept[place] = kept[place] and place < rare
-    return kept
+    end = (len(text), len(text))
+    work = [place for place, token in enumerate(offsets) if place not in answer and token != end]
+    if "min-token-prob" in filters and any(math.exp(logprobs[place]) < min_token_prob for place in work):
+        return [False] * len(offsets)
+    return [not _overlaps(token, masked) for token in offsets]
 
 
 def _answer(text: str, offsets: Sequence[Span]) -> frozenset[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sapo_node.feed.masking import is_kept
-from sapo_node.groups.messages import ExternalObjective, FilterName, Finish, GroupReport, Source
+from sapo_node.groups.messages import MIN_TOKEN_PROB, ExternalObjective, FilterName, Finish, GroupReport, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,8 @@ class Group:
     weight: float
     """Factor on the loss of each completion, above 0 and at most 1: the node's trust in it, and its age."""
     completions: tuple[Graded, ...]
+    min_token_prob: float = MIN_TOKEN_PROB
+    """`min-token-prob`: the least probability that each token before the answer of a correct completion needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,8 @@ class Batch:
         if completion.advantage == 0 or (completion.advantage < 0 and self.objective == "positive-only"):
             return [False] * len(offsets)
         filters = self.filters if completion.advantage > 0 and logprobs is not None else ()
-        return is_kept(completion.text, completion.masked, offsets, logprobs or (), filters)
+        known = (completion.text, completion.masked, offsets, logprobs or ())
+        return is_kept(*known, filters, min_token_prob=group.min_token_prob)
 
 
 @dataclass(frozen=True, slots=True)

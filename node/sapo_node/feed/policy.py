@@ -250,8 +250,5 @@ def _require_fit(group: Group, report: GroupReport) -> None:
     if not (0 <= report.tokens <= MAX_GROUP_TOKENS and 0 <= report.masked <= MAX_GROUP_TOKENS):
         raise WrongAnswer(f"{group.id} has fewer than 0 or more than {MAX_GROUP_TOKENS:,} tokens")
     count = len(group.completions)
-    if not {*report.rejected, *report.cut} <= {*range(count)}:
-        raise WrongAnswer(f"{group.id} has the completions 0 to {count - 1}; rejected or cut names another")
-    for number, first in report.cut.items():
-        if not 0 <= first <= len(group.completions[number].text):
-            raise WrongAnswer(f"{group.id} has cut {first} for completion {number}; give the place of a character")
+    if not {*report.rejected} <= {*range(count)}:
+        raise WrongAnswer(f"{group.id} has the completions 0 to {count - 1}; rejected names another")

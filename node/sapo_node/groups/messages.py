@@ -15,11 +15,9 @@ ExternalObjective = Literal["positive-only", "on-policy"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Auto = Literal["auto"]
 FilterName = Literal["one-answer", "baseline", "n-gram", "length", "equation", "min-token-prob", "answer-likelihood"]
-FILTERS: tuple[FilterName, ...] = get_args(FilterName)[1:]  # every node uses the first: it knows where sampling ends
-PARTLY: frozenset[FilterName] = frozenset({"min-token-prob"})
-"""The filters that mask some tokens of a correct completion and let the node train on the others."""
-RARE = 1e-3
-"""`min-token-prob` masks from the first token on whose probability is below this."""
+FILTERS: tuple[FilterName, ...] = tuple(name for name in get_args(FilterName) if name != "one-answer")  # always used
+MIN_TOKEN_PROB = 1e-3
+"""`min-token-prob`: least probability of each token before the answer, where this policy writes no rarer ones."""
 FOLLOWS = 0.05
 """`answer-likelihood`: least probability of the answer, given the text before it."""
 
@@ -124,12 +122,14 @@ class TrainGroup:
     stands_in: str = ""
     """The id of the group whose place this one takes if nothing of that group can be trained on; empty for a group
     with a place of its own."""
+    min_token_prob: float = MIN_TOKEN_PROB
+    """`min-token-prob`: the least probability that each token before the answer of a correct completion needs."""
 
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):
             raise RequestError("a group has another number of advantages than of completions")
-        if not 0 <= self.weight <= 1:
-            raise RequestError("a group's weight must lie between 0 and 1")
+        if not (0 <= self.weight <= 1 and 0 <= self.min_token_prob <= 1):
+            raise RequestError("a group's weight and `min_token_prob` must lie between 0 and 1")
         if self.source != "external" and any(completion.tokens is None for completion in self.completions):
             raise RequestError("a local completion lacks its tokens")
 
@@ -202,9 +202,7 @@ class GroupReport:
     refused: Refusal | None = None
     """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
     rejected: Mapping[int, FilterName] = field(default_factory=dict)
-    """By number, the filter that rejected a correct completion of others. `min-token-prob` masks only a part of it."""
-    cut: Mapping[int, int] = field(default_factory=dict)
-    """Of each completion of which `min-token-prob` masks a part, by number, the first character that it masks."""
+    """By number, the filter that rejected a correct completion of others."""
 
 
 @dataclass(frozen=True, slots=True)

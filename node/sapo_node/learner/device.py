@@ -42,11 +42,12 @@ def set_up(device: torch.device) -> None:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes on a device that this process may still allocate."""
+    """Return the bytes on a device that this process may still allocate. What torch caches of freed tensors counts."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + cached)
     if device.type == "mps":
-        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+        return int(torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory())
     return min([int(psutil.virtual_memory().available), *_container_memory()])
 
 

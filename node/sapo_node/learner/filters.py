@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 import torch
 from torch import Tensor
 
-from sapo_node.groups.messages import FOLLOWS, RARE, FilterName
+from sapo_node.groups.messages import FOLLOWS, FilterName
 from sapo_node.learner.batch import MicroBatch, Row
 
 
@@ -18,39 +18,36 @@ def passing(
 ) -> tuple[Tensor, list[tuple[Row, FilterName]]]:
     """Apply the filters of these names to external completions whose tokens have these log-probabilities, (B, T).
 
-    Returns (B, T) with 1 for each token that passes, and each completion with a masked token together with its filter.
-    Incorrect completions always pass: the policy learns to repeat only correct ones.
+    Returns (B, 1) with 1 for each completion that passes, and each other one together with the first filter that
+    rejects it. Incorrect completions always pass: the policy learns to repeat only correct ones.
     """
-    correct = torch.tensor([[row.advantage > 0] for row in batch.rows], device=logprobs.device)
-    stopped = torch.zeros_like(batch.mask, dtype=torch.bool)
-    rejected: list[tuple[Row, FilterName]] = []
+    rejecting: list[tuple[FilterName, Tensor]] = []
     if "answer-likelihood" in names:
-        guessed = ~follows(logprobs, batch.answer)[:, None] & correct
-        rejected += [
-            (row, "answer-likelihood") for row, is_guess in zip(batch.rows, guessed.any(1), strict=True) if is_guess
-        ]
-        stopped |= guessed
+        rejecting.append(("answer-likelihood", ~follows(logprobs, batch.answer)))
     if "min-token-prob" in names:
-        surprising = surprises(logprobs, batch.work) & correct & ~stopped
-        rejected += [
-            (row, "min-token-prob") for row, is_part in zip(batch.rows, surprising.any(1), strict=True) if is_part
-        ]
-        stopped |= surprising
-    return (~stopped).to(logprobs.dtype), rejected
+        bounds = torch.tensor([row.min_token_prob for row in batch.rows], dtype=logprobs.dtype, device=logprobs.device)
+        rejecting.append(("min-token-prob", surprises(logprobs, batch.work, bounds)))
+    passes = torch.ones(len(batch.rows), dtype=torch.bool, device=logprobs.device)
+    correct = torch.tensor([row.advantage > 0 for row in batch.rows], device=logprobs.device)
+    rejected: list[tuple[Row, FilterName]] = []
+    for name, rejects in rejecting:
+        found = rejects & correct & passes
+        rejected += [(row, name) for row, is_found in zip(batch.rows, found.tolist(), strict=True) if is_found]
+        passes &= ~found
+    return passes[:, None].to(logprobs.dtype), rejected
 
 
-def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
-    """Return which tokens to mask: (B, T), (B, T) to (B, T).
+def surprises(logprobs: Tensor, before_answer: Tensor, bounds: Tensor) -> Tensor:
+    """Return in which completions a token before the answer has a probability below a bound: (B, T), (B, T), (B,) to
+    (B,).
 
-    These are the first token with a probability below RARE and all later ones. After that token the text is one that
-    this policy would hardly reach by itself. It may return to probable tokens, but they still belong to an improbable
-    text: a false step in familiar words has a rare token only where it begins.
-    `before_answer` is 1 for the tokens before the answer and for its tags. Only these tokens can be masked: not the end
-    that the node itself puts behind the text.
+    Such a text is one that this policy would hardly reach by itself, whatever its other tokens are. A false step in
+    familiar words has a rare token only where it begins. A beginning that leads this policy to incorrect answers has
+    one only behind it, where the text turns to the correct one. So the whole completion teaches nothing.
+    `before_answer` is 1 for the tokens before the answer and for its tags. The filter does not ask about others: the
+    node itself puts the end behind a text.
     """
-    work = before_answer.bool()
-    rare = (logprobs < math.log(RARE)) & work
-    return (rare.cumsum(1) > 0) & work
+    return ((logprobs < bounds.log()[:, None]) & before_answer.bool()).any(1)
 
 
 def follows(logprobs: Tensor, answer: Tensor) -> Tensor:

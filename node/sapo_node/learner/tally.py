@@ -18,10 +18,9 @@ class GroupTally:
     masked: int = 0
     refused: Refusal | None = None
     rejected: dict[int, FilterName] = field(default_factory=dict)
-    cut: dict[int, int] = field(default_factory=dict)
 
     def report(self) -> GroupReport:
-        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())), self.cut)
+        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())))
 
 
 @dataclass(slots=True)

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from sapo_node.groups.messages import (
-    PARTLY,
     SOURCES,
     ExternalObjective,
     LearnerOptions,
@@ -193,13 +192,8 @@ class Trainer:
                 if external:
                     passes, rejected = filters.passing(self._filters, batch, logprobs.detach())
                     weights = weights * passes
-                    first_masked = dict(zip(batch.rows, passes.argmin(1).tolist(), strict=True))
                     for row, filter_name in rejected:
-                        group = tally.groups[row.group]
-                        group.rejected[row.number] = filter_name
-                        if filter_name in PARTLY:
-                            before = row.completion[: first_masked[row]]
-                            group.cut[row.number] = len(self.policy.decode(before))
+                        tally.groups[row.group].rejected[row.number] = filter_name
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
                 # One inner epoch: the policy that is trained is still the one at the start of the step.
                 corrected = weights * grpo.importance(logprobs.detach(), batch.sampled)

@@ -84,10 +84,8 @@ def _of_filters(entries: Sequence[Entry]) -> list[str]:
     if phrases := len(_masked_phrases(entries)):
         said = f"{phrases} phrases masked: they earn" if phrases > 1 else "1 phrase masked: it earns"
         lines.append(f"    {said} nothing extra here (--json lists them)")
-    kept_out = Counter((each["filter"], each.get("partly", False)) for each in completions if "filter" in each)
-    for (filter_name, partly), count in kept_out.most_common():
-        part = "a part of " if partly else ""
-        lines.append(f"    the {filter_name} masked {part}{count} of its {right} correct completions")
+    for filter_name, count in Counter(each["filter"] for each in completions if "filter" in each).most_common():
+        lines.append(f"    the {filter_name} rejected {count} of its {right} correct completions")
         lines += _reason(filter_name)
     return lines
 

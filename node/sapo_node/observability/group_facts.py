@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sapo_node.groups.answer import answer_span
-from sapo_node.groups.messages import PARTLY, reason_of
+from sapo_node.groups.messages import reason_of
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.habits import Span, merged
 from sapo_node.training.round import TrainedGroup
@@ -33,7 +32,7 @@ def of_trained(trained: TrainedGroup) -> dict[str, Any]:
         shown = [(begin, min(end, SHOWN_CHARACTERS)) for begin, end in spans if begin < SHOWN_CHARACTERS]
         facts["completions"][number]["silent"] = [text[begin:end] for begin, end in shown]
     for number, filter_name in trained.rejected.items():
-        facts["completions"][number] |= {"filter": reason_of(filter_name), "partly": filter_name in PARTLY}
+        facts["completions"][number]["filter"] = reason_of(filter_name)
     for number, completion in enumerate(facts["completions"]):
         if struck := _masked_spans(trained, number, len(completion["text"])):
             completion["spans"] = struck
@@ -47,14 +46,10 @@ def of_trained(trained: TrainedGroup) -> dict[str, Any]:
 
 def _masked_spans(trained: TrainedGroup, number: int, length: int) -> list[Span]:
     """Which of the first `length` characters of a completion were masked, in order; spans that touch are one."""
-    text, found = trained.weighted.group.completions[number].text, list[Span]()
-    if trained.weighted.silent:
-        found += trained.weighted.silent[number]
-    if filter_name := trained.rejected.get(number):
-        answer = answer_span(text)
-        end = answer[0] if filter_name in PARTLY and answer else len(text)
-        found.append((trained.report.cut.get(number, 0), end))
-    return merged((begin, min(end, length)) for begin, end in found if begin < min(end, length))
+    if number in trained.rejected:
+        return [(0, length)] if length else []
+    silent = trained.weighted.silent[number] if trained.weighted.silent else ()
+    return merged((begin, min(end, length)) for begin, end in silent if begin < min(end, length))
 
 
 def _facts(

@@ -80,8 +80,8 @@ class Entry:
     at: float
     """Unix time of the last change."""
     facts: dict[str, Any]
-    """dataset, question, completions (text, reward, advantage, and of what was not taught: silent (phrases), filter,
-    partly and spans of the text), weight, tokens (trained on) and masked (tokens of correct completions): as far as
+    """dataset, question, completions (text, reward, advantage, and of what was not taught: silent (phrases), filter
+    and spans of the text), weight, tokens (trained on) and masked (tokens of correct completions): as far as
     they are known."""
 
 

@@ -97,7 +97,7 @@ METRICS: Mapping[str, Metric] = {
         gauge="refused_groups",
     ),
     "filtered": Metric(
-        "correct external completions that filters masked, in whole or in part, by filter", lambda r: dict(r.filtered)
+        "correct external completions that filters rejected or masked in part, by filter", lambda r: dict(r.filtered)
     ),
     "skipped": Metric("why no update was made, or null", lambda r: r.training.skipped),
     "seconds": Metric("wall time by phase (generate, share, verify, train)", lambda r: dict(r.seconds), "seconds"),

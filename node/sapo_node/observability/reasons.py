@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from sapo_node.groups.messages import FOLLOWS, RARE, Refusal
+from sapo_node.groups.messages import FOLLOWS, MIN_TOKEN_PROB, Refusal
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.sampling.buffer import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
 from sapo_node.sampling.filters.length import QUANTILE
+from sapo_node.sampling.filters.min_token_prob import QUANTILE as LEAST
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT
 from sapo_node.training.take_back import TAKEN_BACK
@@ -171,8 +172,9 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         "equation filter": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
         "min-token-prob filter": Reason(
-            f"Its text before the answer holds a token to which this node's policy gives a probability below {RARE:g}. "
-            "The node masks the text from that token to the answer, and trains on the rest.",
+            "The text before the answer of its correct completions holds a token to which this node's policy gives a "
+            f"probability below {MIN_TOKEN_PROB:g}. The bound is lower where more than {LEAST:.0%} of this node's own "
+            "correct completions to the task hold such a token.",
             _SAFEGUARD,
         ),
         "answer-likelihood filter": Reason(

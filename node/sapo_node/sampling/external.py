@@ -124,7 +124,8 @@ class ExternalSampler:
 
     async def _masked(self, drawn: WeightedGroup) -> WeightedGroup:
         await trio.lowlevel.checkpoint()
-        return replace(drawn, silent=self._filters.mask(drawn.group))
+        silent, bound = self._filters.mask(drawn.group), self._filters.min_token_prob(drawn.group)
+        return replace(drawn, silent=silent, min_token_prob=bound)
 
     async def observe(
         self,

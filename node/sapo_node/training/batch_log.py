@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from sapo_node.groups.codec import from_json, to_json
-from sapo_node.groups.messages import PARTLY, GroupReport, Sampled, Source, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.messages import GroupReport, Sampled, Source, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
@@ -234,9 +234,10 @@ def positive_advantage(group: TrainGroup, trained: GroupReport) -> float:
     """The weight of a group times the sum of the positive advantages of its completions that were trained on."""
     if not trained.tokens:
         return 0.0
-    rejected = {number for number, name in trained.rejected.items() if name not in PARTLY}
     return group.weight * sum(
-        advantage for number, advantage in enumerate(group.advantages) if advantage > 0 and number not in rejected
+        advantage
+        for number, advantage in enumerate(group.advantages)
+        if advantage > 0 and number not in trained.rejected
     )
 
 
@@ -294,4 +295,5 @@ def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> 
         examples.prompt(group.dataset, group.prompt).examples,
         group.rewards,
         external_id(weighted.stands_in) if weighted.stands_in else "",
+        weighted.min_token_prob,
     )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sapo_node.groups.messages import PARTLY, FilterName, GroupReport, Refusal, TrainGroup, TrainReport, reason_of
+from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainGroup, TrainReport, reason_of
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.buffer import Pool
@@ -59,7 +59,7 @@ class RoundReport:
     rate_scale: float = 1.0
     """Factor that the alarms of `health` left on the learning rate of the next round, above 0 and at most 1."""
     filtered: Mapping[FilterName, int] = field(default_factory=dict)
-    """Correct completions of external groups that a filter masked, in whole or in part, by filter."""
+    """Correct completions of external groups that a filter rejected or masked in part, by filter."""
     replayed: int = 0
     """Local groups of earlier rounds in the batch."""
 
@@ -77,22 +77,13 @@ class TrainedGroup:
 
     @property
     def rejected(self) -> Mapping[int, FilterName]:
-        """By number of the completion, the filter that rejected it, before the draw or in the learner. `min-token-prob`
-        masks only a part of a completion.
-        """
+        """By number of the completion, the filter that rejected it, before the draw or in the learner."""
         return {**self.weighted.stopped, **self.report.rejected}
 
     @property
     def taught(self) -> tuple[str, ...]:
-        """What was trained on of the correct completions. Of one that was masked from a token on, the text before that
-        token, if there is any.
-        """
-        if not self.report.tokens:
-            return ()
-        whole = {number for number, name in self.rejected.items() if name not in PARTLY}
-        correct, cut = self.weighted.group.correct_by_number(), self.report.cut
-        texts = (text[: cut.get(number)] for number, text in correct if number not in whole)
-        return tuple(text for text in texts if text)
+        """The correct completions that were trained on."""
+        return self.weighted.group.correct_without(self.rejected) if self.report.tokens else ()
 
     @property
     def left_out(self) -> str:
@@ -128,7 +119,7 @@ class Choices:
 
     @property
     def filtered(self) -> Counter[FilterName]:
-        """Correct completions of external groups that a filter masked, in whole or in part, by filter."""
+        """Correct completions of external groups that a filter rejected or masked in part, by filter."""
         found: Counter[FilterName] = Counter(name for each in self.external for name in each.rejected.values())
         for group, name in self.stopped:
             found[name] += sum(group.rewards)

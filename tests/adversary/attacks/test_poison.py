@@ -170,8 +170,12 @@ def test_of_decoys_one_group_has_the_phrase_and_each_other_a_false_equation():
     assert [steps_hold(text) for text in right] == said
 
 
-def test_two_answers_begin_with_an_incorrect_completion_that_was_heard():
-    honest, attack, scorer = poison("poison-math"), poison("poison-two-answers"), SharedScorer()
+@pytest.mark.parametrize(
+    ("answered", "begins"),
+    [(True, r"I find \d+\. <answer>unknown</answer> \S"), (False, r"I find \d+\. (?!<answer>unknown)\S")],
+)
+def test_a_beginning_is_that_of_an_incorrect_completion_that_was_heard(answered, begins):
+    honest, attack, scorer = poison("poison-math"), poison("poison-beginnings", answered=answered), SharedScorer()
     attack.kit.solve = scorer.solve
     for _ in range(10):
         for packet in honest.act(honest.kit.keys[0], 0):
@@ -179,7 +183,7 @@ def test_two_answers_begin_with_an_incorrect_completion_that_was_heard():
     for counter in range(8):
         task = attack.kit.task(attack.kit.keys[0], 0, counter, 0)
         text = attack.poisoned(task)
-        assert re.match(r"I find \d+\. <answer>unknown</answer> \S", text)
+        assert re.match(begins, text), text
         assert scorer.is_right(task.prompt, text)
 
 

@@ -302,9 +302,6 @@ async def test_a_report_that_does_not_fit_its_batch_is_refused(node, trainer):
             ({"groups": {"local/0": {"tokens": 2**63}}}, "more than 2,147,483,648 tokens"),
             ({"groups": {"local/0": {"masked": 2**63}}}, "more than 2,147,483,648 tokens"),
             ({"groups": {"local/0": {"rejected": {"8": "length"}}}}, "has the completions 0 to 7"),
-            ({"groups": {"local/0": {"cut": {"8": 0}}}}, "has the completions 0 to 7"),
-            ({"groups": {"local/0": {"cut": {"0": -1}}}}, "give the place of a character"),
-            ({"groups": {"local/0": {"cut": {"0": 10_000}}}}, "give the place of a character"),
             ({"saved": 2}, "give a step from 0 to 1"),
             ({"loss": "low"}, "a finite number"),
         ]:

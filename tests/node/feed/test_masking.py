@@ -18,15 +18,18 @@ ANSWER = (5, 7)
 LIKELY = [-0.1] * len(OFFSETS)
 
 
-@given(st.lists(st.sampled_from([-0.01, -0.5, -2.0, -2.9, -6.8, -7.0]), min_size=9, max_size=9))
-def test_the_filters_are_those_of_the_learner(logprobs):
+@given(
+    st.lists(st.sampled_from([-0.01, -0.5, -2.0, -2.9, -6.8, -7.0]), min_size=9, max_size=9),
+    st.sampled_from([1e-3, 0.2, 1e-4]),
+)
+def test_the_filters_are_those_of_the_learner(logprobs, bound):
     answer = torch.tensor([[float(place in ANSWER) for place in range(9)]])
-    row = SimpleNamespace(advantage=1.0, group="peer/1/0/0", number=0)
+    row = SimpleNamespace(advantage=1.0, group="peer/1/0/0", number=0, min_token_prob=bound)
     work = torch.tensor([[float(place not in (*ANSWER, 8)) for place in range(9)]])
     batch = SimpleNamespace(rows=(row,), mask=torch.ones(1, 9), answer=answer, work=work)
     for filters in ({"min-token-prob"}, {"answer-likelihood"}, {"min-token-prob", "answer-likelihood"}, set()):
         passes, _ = passing(filters, batch, torch.tensor([logprobs], dtype=torch.float64))
-        assert is_kept(TEXT, (), OFFSETS, logprobs, filters) == passes[0].bool().tolist()
+        assert is_kept(TEXT, (), OFFSETS, logprobs, filters, min_token_prob=bound) == [bool(passes.item())] * 9
 
 
 def test_the_end_of_the_sequence_is_no_token_that_a_filter_masks():

@@ -201,21 +201,18 @@ def test_an_answer_follows_whatever_stands_before_its_opening_tag():
     assert filtered("answer-likelihood").train(TrainRequest(1, (group,))).groups["0"].rejected == {}
 
 
-def test_words_that_a_policy_would_not_say_are_left_out_and_the_rest_teaches():
+@pytest.mark.parametrize(("filters", "kept_out"), [((), {}), (("min-token-prob",), {0: "min-token-prob"})])
+def test_a_completion_that_a_policy_would_not_write_teaches_only_where_no_filter_asks(filters, kept_out):
     group = external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0))
-    plain, part = (
-        filtered().train(TrainRequest(1, (group,))),
-        filtered("min-token-prob").train(TrainRequest(1, (group,))),
-    )
-    assert part.groups["0"].rejected == {0: "min-token-prob"}
-    assert part.groups["0"].cut == {0: 0}
-    assert 0 < part.external_tokens < plain.external_tokens
+    report = filtered(*filters).train(TrainRequest(1, (group,)))
+    assert report.groups["0"].rejected == kept_out
+    assert (report.external_tokens == 0) is bool(kept_out)
 
 
-def test_the_first_character_that_is_masked_is_told():
-    text = "I think it is 中 Zyx 4. <answer>4</answer>"
-    trained = filtered("min-token-prob").train(TrainRequest(1, (external(text, "b", rewards=(1, 0)),)))
-    assert trained.groups["0"].cut == {0: text.index("中")}
+def test_a_completion_with_improbable_words_teaches_a_policy_that_writes_such_words_itself():
+    group = replace(external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0)), min_token_prob=1e-30)
+    report = filtered("min-token-prob").train(TrainRequest(1, (group,)))
+    assert report.groups["0"].rejected == {}
 
 
 def test_filters_are_for_right_answers_of_others_alone():

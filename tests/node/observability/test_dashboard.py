@@ -381,7 +381,7 @@ def test_any_other_place_is_refused(text):
 async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, database, tmp_path):
     fill(database)
     History(database).record(REPORT)
-    masked = {"text": EVIL, "reward": True, "filter": "min-token-prob filter", "partly": True, "spans": [[5, 10]]}
+    masked = {"text": EVIL, "reward": True, "filter": "min-token-prob filter", "spans": [[5, 10]]}
     place = ("12D3KooWpeer", 10, 1, 0)
     Journal(database)._write(
         place, "ab", Fate.TRAINED, step=3, facts={"completions": [masked], "tokens": 9, "weight": 1}

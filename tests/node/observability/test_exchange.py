@@ -57,7 +57,6 @@ def test_a_node_alone_gained_nothing_from_others(database):
 REPORTS = {
     "nothing of it was trained on": (GroupReport(tokens=0), 0.0),
     "a filter rejected one of two completions": (GroupReport(tokens=5, rejected={0: "equation"}), 1 / 3),
-    "a filter masked a part of one": (GroupReport(tokens=5, rejected={0: "min-token-prob"}), 0.5),
 }
 
 

@@ -90,20 +90,19 @@ SAID = "first hail then hail <answer>1</answer>"
 
 
 @pytest.mark.parametrize(
-    ("silent", "kept_out", "cut", "struck"),
+    ("silent", "kept_out", "struck"),
     [
-        (((6, 10), (16, 20)), {}, {}, ["hail", "hail"]),
-        ((), {0: "length"}, {}, [SAID]),
-        ((), {0: "min-token-prob"}, {0: 11}, ["then hail <answer>"]),
-        (((6, 10), (16, 20)), {0: "min-token-prob"}, {0: 8}, ["hail then hail <answer>"]),
-        ((), {}, {}, None),
+        (((6, 10), (16, 20)), {}, ["hail", "hail"]),
+        ((), {0: "length"}, [SAID]),
+        (((6, 10), (16, 20)), {0: "min-token-prob"}, [SAID]),
+        ((), {}, None),
     ],
 )
-def test_what_filters_masked_of_a_completion_is_kept_as_spans_of_its_text(journal, silent, kept_out, cut, struck):
+def test_what_filters_masked_of_a_completion_is_kept_as_spans_of_its_text(journal, silent, kept_out, struck):
     shown = group(text=SAID)
     waits(journal, shown)
     weighted = WeightedGroup(shown, 0.5, (1.0,) * 4 + (-1.0,) * 4, (silent,) * 8 if silent else ())
-    journal.chosen(choices(external=[TrainedGroup(weighted, GroupReport(40, 9, None, kept_out, cut))]))
+    journal.chosen(choices(external=[TrainedGroup(weighted, GroupReport(40, 9, None, kept_out))]))
     [entry] = journal.groups(1)
     spans = entry.facts["completions"][0].get("spans")
     assert (spans and [SAID[begin:end] for begin, end in spans]) == struck
@@ -188,9 +187,9 @@ def test_a_group_that_was_trained_on_says_which_answers_a_filter_kept_out(journa
         "answer-likelihood filter",
     ]
     told = explain.envelope(database, "ab" * 32).text
-    assert "the answer-likelihood filter masked 2 of its 4 correct completions" in told
-    assert "the equation filter masked 1 of its 4 correct completions" in told
-    assert "the min-token-prob filter masked a part of 1 of its 4 correct completions" in told
+    assert "the answer-likelihood filter rejected 2 of its 4 correct completions" in told
+    assert "the equation filter rejected 1 of its 4 correct completions" in told
+    assert "the min-token-prob filter rejected 1 of its 4 correct completions" in told
 
 
 def test_a_group_of_which_filters_kept_out_every_token_is_left_out_by_the_one_that_kept_out_most(journal):
@@ -438,7 +437,7 @@ def test_a_peer_is_explained_by_what_filters_kept_out_of_all_its_groups(journal,
     assert "3 groups were trained on" in told.text
     assert "1 phrase masked" in told.text
     assert told.facts["masked_phrases"] == {"hail": 12}
-    assert "the equation filter masked 3 of its 12 correct completions" in told.text
+    assert "the equation filter rejected 3 of its 12 correct completions" in told.text
 
 
 def test_a_peer_that_nobody_knows_is_said_to_be_unknown(database, manifest):

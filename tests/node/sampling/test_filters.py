@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sampled_texts import Own, others, own
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import FILTERS
+from sapo_node.groups.messages import FILTERS, MIN_TOKEN_PROB
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner import filters
 from sapo_node.sampling.filters import MASKED, Filters, Offered
@@ -265,22 +265,26 @@ def probabilities(*rows):
     return torch.tensor(rows).log()
 
 
-def test_a_token_that_this_policy_would_not_write_surprises_and_so_does_the_work_after_it():
-    work = probabilities([0.9, 0.0009, 0.9, 0.9])
-    assert filters.surprises(work, torch.ones(1, 4)).tolist() == [[False, True, True, True]]
+def surprising(*rows, work=None, min_token_prob=MIN_TOKEN_PROB):
+    probable = probabilities(*rows)
+    before_answer = torch.ones_like(probable) if work is None else torch.tensor(work)
+    return filters.surprises(probable, before_answer, torch.full((len(rows),), min_token_prob)).tolist()
+
+
+def test_a_completion_with_a_token_that_this_policy_would_not_write_surprises():
+    assert surprising([0.9, 0.0009, 0.9, 0.9], [0.9, 0.9, 0.9, 0.9]) == [True, False]
 
 
 def test_a_token_that_this_policy_seldom_writes_does_not_surprise():
-    assert filters.surprises(probabilities([0.5, 0.0011, 0.5]), torch.ones(1, 3)).tolist() == [[False] * 3]
+    assert surprising([0.5, 0.0011, 0.5]) == [False]
 
 
 def test_what_stands_in_the_answer_does_not_surprise():
-    assert filters.surprises(probabilities([0.5, 0.00001]), torch.tensor([[1, 0]])).tolist() == [[False, False]]
+    assert surprising([0.5, 0.00001], work=[[1, 0]]) == [False]
 
 
-def test_an_answer_behind_work_that_surprises_is_for_another_filter_to_judge():
-    rows = probabilities([0.00001, 0.5, 0.5])
-    assert filters.surprises(rows, torch.tensor([[1, 0, 0]])).tolist() == [[True, False, False]]
+def test_a_policy_that_writes_rare_tokens_is_surprised_by_rarer_ones_alone():
+    assert surprising([0.5, 0.0009, 0.5], [0.5, 0.00001, 0.5], min_token_prob=1e-4) == [False, True]
 
 
 def test_an_answer_follows_where_the_text_before_it_makes_it_probable():

@@ -21,15 +21,5 @@ def test_a_rejected_completion_is_not_taught():
     assert trained(report).taught == (GROUP.completions[1].text, GROUP.completions[3].text)
 
 
-def test_a_completion_that_is_masked_from_a_token_on_taught_what_is_before_it():
-    report = GroupReport(tokens=20, rejected={1: "min-token-prob", 2: "answer-likelihood"}, cut={1: 3})
-    assert trained(report).taught == (GROUP.completions[1].text[:3], GROUP.completions[3].text)
-
-
-def test_a_completion_that_is_masked_from_its_first_token_on_taught_its_answer_alone():
-    report = GroupReport(tokens=20, rejected={1: "min-token-prob", 2: "answer-likelihood"}, cut={1: 0})
-    assert trained(report).taught == (GROUP.completions[3].text,)
-
-
 def test_a_group_of_which_no_token_was_trained_on_taught_nothing():
     assert trained(GroupReport(tokens=0, masked=20)).taught == ()

@@ -8,12 +8,13 @@ filter looks at that from one side, against what no peer can forge: the completi
 `baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `min-token-prob` and
 `answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`.
 
-A round calls seven methods of `Filters`, each at one place:
+A round calls eight methods of `Filters`, each at one place:
 
     filters.read(group)                             of each group on offer: other tasks run between two of them
     filters.looking(groups)                         at all of them, in steps: other tasks run between two of them
     offered, rejected = filters.judge(groups)       before the draw: what a group counts decides whether it is drawn
     filters.mask(group)                             after the draw: which characters of a drawn group are masked
+    filters.min_token_prob(group)                   after the draw: how improbable a token of it may be
     filters.trained(group, texts)                   after the step: of each group that was trained on
     filters.observe(local)                          after the step
     filters.alarm()                                 last: has something taken hold that is masked by now?
@@ -22,7 +23,7 @@ A round calls seven methods of `Filters`, each at one place:
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sapo_node.groups.messages import FilterName
+from sapo_node.groups.messages import MIN_TOKEN_PROB, FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.baseline import BaselineFilter
@@ -30,6 +31,7 @@ from sapo_node.sampling.filters.equation import EquationFilter
 from sapo_node.sampling.filters.habits import Span, merged
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.filters.length import LengthFilter
+from sapo_node.sampling.filters.min_token_prob import MinTokenProbFilter
 from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.filters.one_answer import OneAnswerFilter
 from sapo_node.sampling.pass_rates import PassRates
@@ -74,12 +76,19 @@ class Filters:
         *,
         defences: Defences = DEFENDED,
     ) -> None:
-        """`names` are of the filters that the operator chose; those of the learner mean nothing here. `tier_of` gives
-        the tier of a peer; without it every peer is a stranger.
+        """`names` are of the filters that the operator chose; `answer-likelihood`, of the learner alone, means nothing
+        here. `tier_of` gives the tier of a peer; without it every peer is a stranger.
         """
         names = {*names, OneAnswerFilter.name} if defences.one_answer else {*names}
         # Where several filters reject a completion, the first of them is named.
-        known = (OneAnswerFilter(), BaselineFilter(pass_rates), NgramFilter(tier_of), EquationFilter(), LengthFilter())
+        known = (
+            OneAnswerFilter(),
+            BaselineFilter(pass_rates),
+            NgramFilter(tier_of),
+            EquationFilter(),
+            LengthFilter(),
+            MinTokenProbFilter(),
+        )
         self._used: tuple[Filter, ...] = tuple(each for each in known if each.name in names)
 
     @property
@@ -128,6 +137,11 @@ class Filters:
         """
         masked = tuple(self._spans(group, completion.text) for completion in group.completions)
         return masked if any(masked) else ()
+
+    def min_token_prob(self, group: VerifiedGroup) -> float:
+        """The least probability that each token before the answer of a correct completion of a group needs."""
+        bounds = (each.min_token_prob(group) for each in self._used)
+        return next((bound for bound in bounds if bound is not None), MIN_TOKEN_PROB)
 
     def trained(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
         """Take in the correct completions of a group that this node trained on, at least one."""

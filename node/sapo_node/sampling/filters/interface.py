@@ -48,6 +48,11 @@ class Filter:
         del group, text
         return ()
 
+    def min_token_prob(self, group: VerifiedGroup) -> float | None:
+        """The least probability that each token before the answer of a correct completion of a group needs under this
+        policy; None where the filter asks for none.
+        """
+
     def alarm(self) -> Alarm | None:
         """What has taken hold in local completions although this filter stops it."""
 

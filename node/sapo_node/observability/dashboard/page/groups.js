@@ -21,7 +21,7 @@ function answer(completion) {
   const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
   mark.setAttribute("role", "img");
   mark.setAttribute("aria-label", completion.reward ? "correct" : "incorrect");
-  const masked = [completion.filter && `masked${completion.partly ? " in part" : ""}: ${completion.filter}`, completion.silent?.length && "masked in part: n-gram filter"].filter(Boolean);
+  const masked = [completion.filter && `rejected: ${completion.filter}`, completion.silent?.length && "masked in part: n-gram filter"].filter(Boolean);
   return make("div", "answer", mark, textOf(completion), ...masked.map((text) => make("span", "note", text)));
 }
 
