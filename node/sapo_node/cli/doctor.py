@@ -27,7 +27,7 @@ from sapo_node.observability.explain import moment
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key
 from sapo_node.storage.work_folder import abandoned
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Sandbox
+from sapo_node.verification.sandbox.client import Sandbox
 from sapo_protocol import LocalError, Manifest, load_manifest
 from sapo_protocol.files import NoSuchFile
 

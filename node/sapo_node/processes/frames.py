@@ -7,11 +7,12 @@ FrameError. The format is not pickle, because a peer's text may have taken contr
 import json
 import math
 import os
-from typing import Any, NoReturn
-
-import trio
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sapo_protocol.errors import LocalError
+
+if TYPE_CHECKING:
+    import trio  # the sandbox does without: importing it is half of its start
 
 MAX_FRAME = 64 * 1024 * 1024
 """Upper limit of any frame in bytes. Callers pass lower limits."""
@@ -44,7 +45,7 @@ def write_frame(fd: int, value: Any, limit: int = MAX_FRAME) -> None:
         data = data[os.write(fd, data) :]
 
 
-async def receive_frame(stream: trio.abc.ReceiveStream, limit: int = MAX_FRAME) -> Any | None:
+async def receive_frame(stream: "trio.abc.ReceiveStream", limit: int = MAX_FRAME) -> Any | None:
     """One frame from a trio stream. None if the stream ends before a frame begins. Raises as `read_frame` does."""
     header = await _receive_exactly(stream, _HEADER)
     if header is None:
@@ -55,7 +56,7 @@ async def receive_frame(stream: trio.abc.ReceiveStream, limit: int = MAX_FRAME) 
     return _decode(body)
 
 
-async def send_frame(stream: trio.abc.SendStream, value: Any, limit: int = MAX_FRAME) -> None:
+async def send_frame(stream: "trio.abc.SendStream", value: Any, limit: int = MAX_FRAME) -> None:
     """Send `value` as one frame. Raises FrameError, before the first byte, if it exceeds `limit`."""
     await stream.send_all(_encode(value, limit))
 
@@ -111,7 +112,7 @@ def _read_exactly(fd: int, size: int) -> bytes | None:
     return _whole(data, size)
 
 
-async def _receive_exactly(stream: trio.abc.ReceiveStream, size: int) -> bytes | None:
+async def _receive_exactly(stream: "trio.abc.ReceiveStream", size: int) -> bytes | None:
     data = bytearray()
     while len(data) < size:
         chunk = await stream.receive_some(min(size - len(data), 1 << 20))

@@ -4,7 +4,7 @@ If a node built other tasks, every peer's digest would differ from its own. If i
 would count honest claims as false.
 """
 
-from sapo_node.verification.sandbox import Sandbox
+from sapo_node.verification.sandbox.client import Sandbox
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import SCORER_VERSION, interop, plugins
 from sapo_protocol import LocalError, Manifest

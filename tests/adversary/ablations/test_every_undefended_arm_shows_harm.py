@@ -52,7 +52,7 @@ from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.sandbox import ScoreRequest
+from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import build_task
 from sapo_node.verification.verifier import Verifier
 from sapo_protocol import (

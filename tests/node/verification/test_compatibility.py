@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Sandbox, client
+from sapo_node.verification.sandbox import client
+from sapo_node.verification.sandbox.client import Sandbox
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
 
 INTEROP, STARTER = load_manifest("interop"), load_manifest("starter")

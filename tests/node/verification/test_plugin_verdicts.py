@@ -7,7 +7,8 @@ import pytest
 import trio
 
 import evil_plugin
-from sapo_node.verification.sandbox import Sandbox, ScoreRequest
+from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.messages import ScoreRequest
 
 GOOD = """
 SCORER_VERSION = 1

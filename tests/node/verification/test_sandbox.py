@@ -16,9 +16,16 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.verification.sandbox import Sandbox, Scored, ScoreRequest, client, messages, zygote
+from sapo_node.verification.sandbox import client, messages, zygote
+from sapo_node.verification.sandbox.client import Sandbox
 from sapo_node.verification.sandbox.lockdown import ADDRESS_SPACE
-from sapo_node.verification.sandbox.messages import MalformedReplyError, collect_results, decode_results
+from sapo_node.verification.sandbox.messages import (
+    MalformedReplyError,
+    Scored,
+    ScoreRequest,
+    collect_results,
+    decode_results,
+)
 from sapo_node.verification.tasks import build_task, task_digest
 from sapo_protocol.errors import LocalError
 
@@ -256,7 +263,7 @@ async def test_a_zygote_that_hangs_is_replaced(nursery: trio.Nursery, monkeypatc
 def test_the_sandbox_dies_with_its_node() -> None:
     code = """
 import trio
-from sapo_node.verification.sandbox import Sandbox
+from sapo_node.verification.sandbox.client import Sandbox
 async def main():
     sandbox = Sandbox()
     async with trio.open_nursery() as nursery:

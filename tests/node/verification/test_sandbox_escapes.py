@@ -6,7 +6,9 @@ import trio
 import escapes
 import evil_plugin
 from escape_calls import CALLS
-from sapo_node.verification.sandbox import Sandbox, ScoreRequest, messages, seccomp
+from sapo_node.verification.sandbox import messages, seccomp
+from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.messages import ScoreRequest
 
 HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>", "<answer>0</answer>"))
 

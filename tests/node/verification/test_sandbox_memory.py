@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import evil_plugin
-from sapo_node.verification.sandbox import Sandbox, Scored, ScoreRequest, messages
+from sapo_node.verification.sandbox import messages
+from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

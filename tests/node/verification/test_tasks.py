@@ -39,10 +39,11 @@ for name in ("starter", "paper-nine", "smollm2-easy", "interop"):
 
 LIGHT = """
 import sys
+import sapo_node.verification.sandbox.zygote
 from sapo_node.verification.tasks import DATASETS, build_task
 for dataset in DATASETS:
     build_task(dataset, {}, 1)
-assert not {"sympy", "matplotlib", "numpy", "reasoning_gym"} & sys.modules.keys()
+assert not {"trio", "sympy", "matplotlib", "numpy", "reasoning_gym"} & sys.modules.keys()
 import reasoning_gym
 assert reasoning_gym.create_dataset("zebra_puzzles", seed=0, size=1)[0]["question"]
 """
@@ -75,7 +76,7 @@ def test_seeds_of_the_whole_range_have_items_with_answers(dataset: str, config: 
         assert task.answer
 
 
-def test_the_catalogue_imports_little_of_reasoning_gym_and_leaves_all_of_it_to_others() -> None:
+def test_the_sandbox_imports_little_of_reasoning_gym_and_no_trio_and_leaves_all_of_it_to_others() -> None:
     subprocess.run(
         [sys.executable, "-c", LIGHT], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True
     )

@@ -1,6 +1,4 @@
-"""The sandbox: a process that rebuilds tasks, scores peers' completions, and has no other rights."""
+"""The sandbox: a process that rebuilds tasks, scores peers' completions, and has no other rights.
 
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
-
-__all__ = ["Sandbox", "ScoreRequest", "Scored"]
+`client` is the node's side. The process, `zygote`, imports neither that nor trio.
+"""
