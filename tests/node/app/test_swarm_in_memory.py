@@ -80,7 +80,7 @@ class Peer:
         clock = TrioClock(10 * manifest.epoch_seconds)
         rng = random.Random(number if luck is None else luck)
         self.node = build_node(
-            replace(Config(external=4), **settings),
+            replace(Config(external=4, eval_every=0), **settings),
             SwarmContext(manifest, clock, identity(number), rng),
             counters=Counters(self.database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
             database=self.database,
