@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from chat_server import SOLVER, ChatServer, solve
 from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
 from sapo_node.cli.commands.contributing import contribute
+from sapo_node.cli.main import main
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def person(folder, swarm):
             os.close(terminal)
 
 
-def test_a_person_answers_skips_and_stops(tmp_path, swarm):
+def test_a_person_answers_skips_and_stops(tmp_path, swarm, run_here):
     with person(tmp_path / "a", swarm) as (typist, node):
         while (result := solve(typist.prompt())) is None:
             typist.types("\x04")
@@ -102,7 +103,7 @@ def test_a_person_answers_skips_and_stops(tmp_path, swarm):
         node.until_event("stopped")
         assert node.process.wait(30) == 0
     where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")
-    assert re.search(rf"{task['dataset']} .* 1 \(12%\)", sapo_node("status", *where).stdout)
+    assert re.search(rf"{task['dataset']} .* 1 \(12%\)", run_here(main, "status", *where)[1].out)
 
 
 def test_an_endpoint_that_is_down_is_noticed_and_the_node_serves_on(tmp_path, swarm):

@@ -17,6 +17,7 @@ from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.cli.doctor import _learner, examine
 from sapo_node.cli.doctor_network import check_bootstrap
 from sapo_node.cli.findings import State
+from sapo_node.cli.main import main
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
@@ -91,7 +92,7 @@ def test_what_a_killed_restore_has_left_is_named(tmp_path):
     assert ".sapo-restore-abcdefgh is of a `restore` that was killed" in found.text
 
 
-def test_a_state_ahead_of_the_clock_is_bad_until_it_is_repaired(tmp_path):
+def test_a_state_ahead_of_the_clock_is_bad_until_it_is_repaired(tmp_path, run_here):
     manifest = load_manifest("starter")
     identity = create_key(tmp_path / "node.key", None)
     folder = state_folder(tmp_path / "state", manifest, identity.peer_id)
@@ -103,8 +104,8 @@ def test_a_state_ahead_of_the_clock_is_bad_until_it_is_repaired(tmp_path):
     assert "doctor --repair" in found.advice
     (tmp_path / "relay.toml").write_text("train = false\n")
     places = ("--config", tmp_path / "relay.toml", "--key", tmp_path / "node.key", "--state", tmp_path / "state")
-    done = sapo_node("doctor", "--repair", *places)
-    assert "again; the node listens for two epochs" in done.stderr
+    _, done = run_here(main, "doctor", "--repair", *places)
+    assert "again; the node listens for two epochs" in done.err
     assert finding("state", tmp_path).state is State.GOOD
 
 

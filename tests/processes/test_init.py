@@ -7,22 +7,24 @@ import stat
 import subprocess
 import sys
 
-from processes import ENVIRONMENT, PATIENCE, sapo_node
+from processes import ENVIRONMENT, PATIENCE
 from sapo_node.app.config import Config, load_config
+from sapo_node.cli.main import main
 
 
-def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_force(tmp_path):
+def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_force(tmp_path, monkeypatch, run_here):
+    monkeypatch.chdir(tmp_path)
     written = tmp_path / "node.toml"
     written.write_text("# mine\n")
     asked = ("init", "--prompts", 2, "--state", "state", "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json")
-    refused = sapo_node(*asked, cwd=tmp_path)
-    assert refused.returncode == 1
-    assert refused.stderr == "error: node.toml exists: give another path, or overwrite it with --force\n"
+    code, refused = run_here(main, *asked)
+    assert code == 1
+    assert refused.err == "error: node.toml exists: give another path, or overwrite it with --force\n"
     assert list(tmp_path.iterdir()) == [written]
     assert written.read_text() == "# mine\n"
-    done = sapo_node(*asked, "--force", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    code, done = run_here(main, *asked, "--force")
+    assert code == 0, done.err
+    said = json.loads(done.out)
     assert said["command"] == "sapo-node start --config node.toml"
     assert said["expected"]["learnable"]
     assert 0 < said["expected"]["round_seconds"] <= said["expected"]["full_round_seconds"]
@@ -30,7 +32,7 @@ def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_forc
     listen = ("/ip4/127.0.0.1/tcp/0",)
     assert load_config(written) == Config(state="state", mdns=False, listen=listen, **meant)
     assert stat.S_IMODE((tmp_path / "node.key").stat().st_mode) == 0o600
-    assert "not started yet" in sapo_node("status", "--state", "state", cwd=tmp_path).stdout
+    assert "not started yet" in run_here(main, "status", "--state", "state")[1].out
 
 
 def test_at_a_terminal_init_asks_and_takes_the_answers(tmp_path):

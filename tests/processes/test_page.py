@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
+from processes import PATIENCE, RunningProcess, write_swarm
+from sapo_node.cli.main import main
 
 ANSWERS = """import json, sys
 for _ in sys.stdin:
@@ -19,7 +20,7 @@ def page_of(node):
     return node.until_event("started")["page"]
 
 
-def test_the_metrics_of_a_relay_follow_a_peer_that_comes_and_goes_when_the_operator_bans_it(tmp_path):
+def test_the_metrics_of_a_relay_follow_a_peer_that_comes_and_goes_when_the_operator_bans_it(tmp_path, run_here):
     swarm, folder = write_swarm(tmp_path / "relays.toml"), tmp_path / "a"
     arguments = ("--swarm", swarm, "--no-train", "--dashboard", "127.0.0.1:0")
     with RunningProcess(folder, *arguments) as relay:
@@ -28,8 +29,9 @@ def test_the_metrics_of_a_relay_follow_a_peer_that_comes_and_goes_when_the_opera
         with RunningProcess(tmp_path / "b", *arguments, "--bootstrap", started["addresses"][0]) as other:
             peer = other.until_event("started")["peer_id"]
             until_connected(started["page"], 1)
-            done = sapo_node("ban", peer, "--swarm", swarm, "--key", folder / "node.key", "--state", folder / "state")
-            assert done.returncode == 0, done.stderr
+            where = ("--swarm", swarm, "--key", folder / "node.key", "--state", folder / "state")
+            code, said = run_here(main, "ban", peer, *where)
+            assert code == 0, said
             until_connected(started["page"], 0)
 
 
