@@ -10,6 +10,7 @@ import shutil
 import signal
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -184,18 +185,19 @@ class Played:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory, own):
-    """By number of rounds: a node that trained on a poisoner's groups, and one that did not."""
+    """By number of rounds: a node that trained on a poisoner's groups, and the end of one that did not."""
 
     made = {}
 
     async def played(steps):
         if steps not in made:
-            made[steps] = Played(tmp_path_factory.mktemp("poisoned")), Played(tmp_path_factory.mktemp("clean"))
+            poisoned, clean = (Played(tmp_path_factory.mktemp(name)) for name in ("poisoned", "clean"))
             # Steps up to the older of two checkpoints cannot be taken back.
             kept = max(0, steps // EVERY - 1) * EVERY
-            for node, has_poison in zip(made[steps], (True, False), strict=True):
+            for node, has_poison in ((poisoned, True), (clean, False)):
                 await node.play(own, range(1, kept + 1), poison=False)
                 await node.play(own, range(kept + 1, steps + 1), poison=has_poison)
+            made[steps] = poisoned, await clean.end()
         return made[steps]
 
     return played
@@ -203,12 +205,12 @@ def nodes(tmp_path_factory, own):
 
 @pytest.fixture
 def node_of(nodes, tmp_path):
-    """A copy of the poisoned node, and the clean one, for so many rounds."""
+    """A copy of the poisoned node, and the end of the clean one, for so many rounds."""
 
     async def of(steps):
-        poisoned, clean = await nodes(steps)
+        poisoned, clean_end = await nodes(steps)
         shutil.copytree(poisoned.folder, tmp_path / "node")
-        return Played(tmp_path / "node"), clean
+        return Played(tmp_path / "node"), clean_end
 
     return of
 
@@ -216,10 +218,9 @@ def node_of(nodes, tmp_path):
 MOMENTS = [f"{when} {what}" for what in ("restore", "train 3", "train 5") for when in ("before", "after")]
 
 
-@pytest.mark.parametrize("moment", ["never", *MOMENTS])
-@pytest.mark.parametrize("error", [Killed, WorkerFailed], ids=["the node", "the learner"])
-async def test_whoever_is_killed_when_the_weights_are_those_without_the_accused_groups(node_of, moment, error):
-    node, clean = await node_of(5)
+@pytest.mark.parametrize(("error", "moment"), [(Killed, "never"), *product((Killed, WorkerFailed), MOMENTS)])
+async def test_whoever_is_killed_when_the_weights_are_those_without_the_accused_groups(node_of, error, moment):
+    node, (expected, expected_counts) = await node_of(5)
     learner = InProcess(node.checkpoints)
     with closing(node.database()) as database:
         trainer = trainer_of(database, learner)
@@ -229,7 +230,6 @@ async def test_whoever_is_killed_when_the_weights_are_those_without_the_accused_
         with suppress(Killed):
             await trainer.take_back(is_poison, "completions said", "hail the swarm")
     weights, counts = await node.end()
-    expected, expected_counts = await clean.end()
     assert not equal(poisoned, expected)
     assert equal(weights, expected)
     assert counts == expected_counts
@@ -238,7 +238,7 @@ async def test_whoever_is_killed_when_the_weights_are_those_without_the_accused_
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("moment", ["never", "before restore", "after restore"])
 async def test_before_there_are_two_checkpoints_the_initial_weights_are_restored(node_of, steps, moment):
-    node, clean = await node_of(steps)
+    node, (expected, _) = await node_of(steps)
     learner = InProcess(node.checkpoints)
     with closing(node.database()) as database:
         trainer = trainer_of(database, learner)
@@ -246,7 +246,7 @@ async def test_before_there_are_two_checkpoints_the_initial_weights_are_restored
         learner.kill = once(moment, WorkerFailed())
         taken = await trainer.take_back(is_poison, "why")
     assert (taken.restored, taken.groups) == (0, steps)
-    assert equal(learner.weights, (await clean.end())[0])
+    assert equal(learner.weights, expected)
 
 
 async def test_a_corrupt_checkpoint_is_not_restored_and_the_node_goes_on_as_it_is(node_of, own):
@@ -420,7 +420,7 @@ async def test_steps_that_are_taken_back_are_replayed_from_the_best_weights_befo
 
 
 async def test_best_weights_that_hold_what_is_taken_back_are_gone(node_of):
-    node, clean = await node_of(5)
+    node, (expected, _) = await node_of(5)
     learner = InProcess(node.checkpoints)
     with closing(node.database()) as database:
         trainer = trainer_of(database, learner)
@@ -429,7 +429,7 @@ async def test_best_weights_that_hold_what_is_taken_back_are_gone(node_of):
         await trainer.take_back(is_poison, "why")
         assert trainer.health.needed == set()
     assert list(node.checkpoints.glob("best-*")) == []
-    assert equal((await node.end())[0], (await clean.end())[0])
+    assert equal((await node.end())[0], expected)
 
 
 async def test_where_the_best_weights_are_damaged_training_goes_on_without_them(tmp_path, own, caplog):
