@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,31 +55,48 @@ def test_every_command_explains_itself(run_here, command):
     assert len(told.out.splitlines()) > 6
 
 
-def test_keygen_prints_the_peer_id_and_never_overwrites(tmp_path):
+@pytest.fixture
+def ran(run_here, monkeypatch):
+    """Runs a command in this process: its exit code, and what it printed for a terminal of 120 columns."""
+    monkeypatch.setenv("COLUMNS", "120")
+    return partial(run_here, main)
+
+
+@pytest.fixture
+def told(ran):
+    """What a command printed that ended well."""
+
+    def of(*arguments):
+        code, printed = ran(*arguments)
+        assert code == 0, printed
+        return printed.out
+
+    return of
+
+
+def test_keygen_prints_the_peer_id_and_never_overwrites(tmp_path, ran, told):
     key = tmp_path / "node.key"
-    made = json.loads(sapo_node("keygen", "--key", key, "--json").stdout)
+    made = json.loads(told("keygen", "--key", key, "--json"))
     assert made["peer_id"].startswith("12D3KooW")
-    again = sapo_node("keygen", "--key", key)
-    assert again.returncode == 1
-    assert "never overwritten" in again.stderr
+    assert "never overwritten" in one_line_error(*ran("keygen", "--key", key))
 
 
-def test_config_prints_a_file_that_start_and_config_accept(tmp_path):
+def test_config_prints_a_file_that_start_and_config_accept(tmp_path, told):
     file = tmp_path / "node.toml"
-    file.write_text(sapo_node("config").stdout)
-    assert sapo_node("config", file).stdout == file.read_text()
+    file.write_text(told("config"))
+    assert told("config", file) == file.read_text()
 
 
-def one_line_error(done):
-    assert done.returncode == 1, done
-    lines = done.stderr.strip().splitlines()
-    assert lines[-1].startswith("error:"), done.stderr
-    assert "Traceback" not in done.stderr
+def one_line_error(code, printed):
+    assert code == 1, printed
+    lines = printed.err.strip().splitlines()
+    assert lines[-1].startswith("error:"), printed.err
+    assert "Traceback" not in printed.err
     return lines[-1]
 
 
-def test_an_unknown_swarm_names_those_there_are_and_no_key_is_made_for_it(tmp_path):
-    assert "starter" in one_line_error(sapo_node("start", "--swarm", "nowhere", "--key", tmp_path / "k"))
+def test_an_unknown_swarm_names_those_there_are_and_no_key_is_made_for_it(tmp_path, ran):
+    assert "starter" in one_line_error(*ran("start", "--swarm", "nowhere", "--key", tmp_path / "k"))
     assert not (tmp_path / "k").exists()
 
 
@@ -92,10 +110,10 @@ def test_no_key_is_made_where_the_state_cannot_be_kept(tmp_path, run_here):
     assert not (tmp_path / "node.key").exists()
 
 
-def test_a_damaged_key_is_not_to_be_replaced_unless_its_owner_wants_to_begin_anew(tmp_path):
+def test_a_damaged_key_is_not_to_be_replaced_unless_its_owner_wants_to_begin_anew(tmp_path, ran):
     (tmp_path / "k").write_text("not a key")
     (tmp_path / "k").chmod(0o600)
-    refused = one_line_error(sapo_node("start", "--key", tmp_path / "k", "--state", tmp_path))
+    refused = one_line_error(*ran("start", "--key", tmp_path / "k", "--state", tmp_path))
     assert "is damaged: restore your copy" in refused
     assert refused.endswith("move it away and create a new key, which peers see as a new node")
     assert (tmp_path / "k").read_text() == "not a key"
@@ -177,7 +195,7 @@ def played(tmp_path_factory):
         return Life(folder / "a", swarm, node.events, node.process.wait(PATIENCE))
 
 
-def test_everything_that_a_node_keeps_is_for_its_owner_alone(played, tmp_path):
+def test_everything_that_a_node_keeps_is_for_its_owner_alone(played, tmp_path, ran):
     state, where = played.folder / "state", played.where
     assert sapo_node("backup", tmp_path / "state.tar", *where, umask=0).returncode == 0
     kept = [played.folder / "node.key", tmp_path / "state.tar", state, *state.rglob("*")]
@@ -187,10 +205,8 @@ def test_everything_that_a_node_keeps_is_for_its_owner_alone(played, tmp_path):
     moved = [tmp_path / "moved", *(tmp_path / "moved").rglob("*")]
     assert [each for each in moved if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
     assert "listens for two epochs (20 min) before it publishes" in restored.stdout
-    other = sapo_node(
-        "restore", tmp_path / "state.tar", "--swarm", "starter", *where[2:4], "--state", tmp_path / "other"
-    )
-    assert "--key and --swarm" in one_line_error(other)
+    other = ("--swarm", "starter", *where[2:4], "--state", tmp_path / "other")
+    assert "--key and --swarm" in one_line_error(*ran("restore", tmp_path / "state.tar", *other))
 
 
 def test_others_can_write_nothing_that_a_command_makes_whatever_the_umask(tmp_path):
@@ -201,14 +217,12 @@ def test_others_can_write_nothing_that_a_command_makes_whatever_the_umask(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path):
+def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path, ran):
     swarm, folder = write_swarm(tmp_path / "here.toml"), tmp_path / "a"
     (tmp_path / "model").mkdir()
-    done = sapo_node(
-        *("start", "--no-mdns", "--swarm", swarm, "--model", tmp_path / "model"),
-        *("--key", folder / "node.key", "--state", folder / "state", "--listen", "/ip4/127.0.0.1/tcp/0"),
-    )
-    assert "model" in one_line_error(done)
+    places = ("--key", folder / "node.key", "--state", folder / "state", "--listen", "/ip4/127.0.0.1/tcp/0")
+    started = ran("start", "--no-mdns", "--swarm", swarm, "--model", tmp_path / "model", *places)
+    assert "model" in one_line_error(*started)
     assert (folder / "node.key").exists()
     with RunningProcess(folder, "--swarm", swarm, "--rounds", 1) as node:
         assert node.until_event("round")["published"] is True
@@ -230,26 +244,26 @@ def test_metrics_names_every_figure_in_its_help(run_here):
     assert all(f"  {name}" in told.out for name in METRICS)
 
 
-def test_start_plays_the_rounds_asked_for_and_tells_of_them(played):
+def test_start_plays_the_rounds_asked_for_and_tells_of_them(played, told):
     assert played.code == 0
     [started] = [event for event in played.events if event["event"] == "started"]
     rounds = [event for event in played.events if event["event"] == "round"]
     assert [each["step"] for each in rounds] == [1, 2, 3]
     where = played.where
-    status = json.loads(sapo_node("status", *where, "--json").stdout)
+    status = json.loads(told("status", *where, "--json"))
     assert status["session"]["peer_id"] == started["peer_id"]
     assert [each["step"] for each in status["rounds"]] == [1, 2, 3]
     assert status["running"] is False
     assert status["session"]["stopped"] >= status["session"]["started"]
-    shown = sapo_node("status", *where).stdout
+    shown = told("status", *where)
     assert "reward" in shown
     assert "stopped " in shown
     assert started["addresses"][0] not in shown
-    assert json.loads(sapo_node("peers", *where, "--json").stdout) == []
-    lines = [json.loads(line) for line in sapo_node("status", *where, "--rounds").stdout.splitlines()]
+    assert json.loads(told("peers", *where, "--json")) == []
+    lines = [json.loads(line) for line in told("status", *where, "--rounds").splitlines()]
     assert lines == [{name: each[name] for name in METRICS} for each in rounds]
     assert all(line["learning_rate"] > 0 for line in lines)
-    trained = json.loads(sapo_node("eval", *where, "--prompts", 2, "--samples", 3, "--json").stdout)
+    trained = json.loads(told("eval", *where, "--prompts", 2, "--samples", 3, "--json"))
     assert (trained["step"], trained["samples"]) == (3, 3)
 
 
@@ -319,10 +333,9 @@ def test_the_curves_hold_every_round_also_the_last(played):
     assert [each["reward"] for each in lines[1:]] == [each["reward"] for each in rounds]
 
 
-def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_and_rounds(played, tmp_path):
-    done = sapo_node("export", tmp_path / "out", *played.where, "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"step": 3, "note": None, "output": str(tmp_path / "out"), "pushed": None}
+def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_and_rounds(played, tmp_path, told):
+    done = told("export", tmp_path / "out", *played.where, "--json")
+    assert json.loads(done) == {"step": 3, "note": None, "output": str(tmp_path / "out"), "pushed": None}
     card = (tmp_path / "out" / "README.md").read_text()
     assert "# seed, trained in the swarm here" in card
     assert "| rounds | 3 |" in card
@@ -352,24 +365,24 @@ def test_a_node_whose_completions_hardly_fit_into_the_swarms_bytes_says_so(tmp_p
         assert notice["text"].endswith("Give at most --max-tokens 341, or a swarm that keeps more")
 
 
-def test_a_node_in_a_swarm_that_begins_later_says_when(tmp_path):
+def test_a_node_in_a_swarm_that_begins_later_says_when(tmp_path, told):
     swarm = write_swarm(tmp_path / "later.toml", genesis=1_900_000_000)
     where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")
     with RunningProcess(tmp_path / "a", "--swarm", swarm, "--no-train") as node:
         node.until(lambda event: re.search(r"the swarm begins 1\d Mar 2030 \d\d:\d\d", event.get("text", "")))
         node.until_event("started")
-        assert "for the beginning of the swarm" in sapo_node("status", *where).stdout
+        assert "for the beginning of the swarm" in told("status", *where)
 
 
-def test_status_says_whether_the_node_runs(tmp_path):
+def test_status_says_whether_the_node_runs(tmp_path, told):
     swarm = write_swarm(tmp_path / "here.toml")
     where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")
     with RunningProcess(tmp_path / "a", "--swarm", swarm, "--no-train") as node:
         address = node.until_event("started")["addresses"][0]
-        running = sapo_node("status", *where).stdout
+        running = told("status", *where)
         node.process.kill()
         node.process.wait()
-        killed = sapo_node("status", *where).stdout
+        killed = told("status", *where)
     assert "running since " in running
     assert address in running
     assert "not running: it was killed, its machine stopped, or it was restored from a backup" in killed
@@ -387,21 +400,19 @@ def message(played, tmp_path_factory):
     return file, played.swarm
 
 
-def test_verify_confirms_what_a_node_published_and_refuses_it_once_changed(message):
+def test_verify_confirms_what_a_node_published_and_refuses_it_once_changed(message, ran, told):
     file, swarm = message
-    done = sapo_node("verify", file, "--swarm", swarm, "--json")
-    finding = json.loads(done.stdout)
-    assert done.returncode == 0
+    finding = json.loads(told("verify", file, "--swarm", swarm, "--json"))
     assert [group["verdict"] for group in finding["groups"]] == ["holds"] * 4
     data = bytearray(file.read_bytes())
     data[100] ^= 1
     changed = file.with_name("changed.cbor")
     changed.write_bytes(data)
-    refused = sapo_node("verify", changed, "--swarm", swarm, "--json")
-    assert refused.returncode == 1
-    assert json.loads(refused.stdout)["refused_by"] == "signature"
+    code, refused = ran("verify", changed, "--swarm", swarm, "--json")
+    assert code == 1
+    assert json.loads(refused.out)["refused_by"] == "signature"
 
 
-def test_verify_under_another_swarm_is_a_bad_signature(message):
+def test_verify_under_another_swarm_is_a_bad_signature(message, ran):
     file, _ = message
-    assert json.loads(sapo_node("verify", file, "--json").stdout)["refused_by"] == "signature"
+    assert json.loads(ran("verify", file, "--json")[1].out)["refused_by"] == "signature"
