@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from processes import ENVIRONMENT, PATIENCE, sapo_node
+from processes import ENVIRONMENT, PATIENCE
+from sapo_node.cli.main import main
 
 FULL = "cannot write to standard output: No space left on device"
 
@@ -37,14 +38,14 @@ def run(output, *arguments):
 
 
 @pytest.mark.parametrize(("output", "form"), [(full_disk, ["--json"]), (reader_that_has_gone, [])])
-def test_a_node_outlives_its_output_and_says_so_once(output, form, tmp_path):
+def test_a_node_outlives_its_output_and_says_so_once(output, form, tmp_path, run_here):
     node = ("--key", tmp_path / "node.key", "--state", tmp_path / "state")
-    start = ("start", "--no-mdns", "--dashboard", "off", "--local", 1, "--rounds", 1)
-    code, said = run(output, *start, *node, *form)
+    (tmp_path / "node.toml").write_text('mdns = false\ndashboard = "off"\nlocal = 1\neval_every = 0\n')
+    code, said = run(output, "start", "--config", tmp_path / "node.toml", "--rounds", 1, *node, *form)
     assert code == 0, said
     assert said.count("cannot write to standard output") == 1
     assert "Traceback" not in said
-    status = json.loads(sapo_node("status", "--json", *node).stdout)
+    status = json.loads(run_here(main, "status", "--json", *node)[1].out)
     assert status["rounds"][-1]["step"] == 1
     assert "stopped" in status["session"]
 
