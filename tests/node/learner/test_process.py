@@ -49,14 +49,6 @@ async def wait_for_step(learner, step):
             await trio.sleep(0.05)
 
 
-async def test_a_module_in_the_folder_where_the_operator_stands_is_not_imported(tmp_path, nursery, monkeypatch):
-    (tmp_path / "torch.py").write_text("raise SystemExit('foreign code ran')\n")
-    monkeypatch.chdir(tmp_path)
-    learner = Learner(options(tmp_path / "checkpoints"))
-    await nursery.start(learner.run)
-    assert learner.ready.step == 0
-
-
 async def test_a_learner_generates_trains_checkpoints_and_comes_back_where_it_was(tmp_path, nursery):
     learner = Learner(options(tmp_path))
     await nursery.start(learner.run)
@@ -140,8 +132,12 @@ def limit_memory(pid):
     resource.prlimit(pid, resource.RLIMIT_AS, (pages * resource.getpagesize(),) * 2)
 
 
-async def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path):
-    learner = Learner(options(tmp_path, device="quantum"))
+async def test_a_start_that_cannot_work_ends_in_one_clear_line_by_no_module_of_the_operators_folder(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "torch.py").write_text("raise SystemExit('foreign code ran')\n")
+    monkeypatch.chdir(tmp_path)
+    learner = Learner(options(tmp_path / "checkpoints", device="quantum"))
     with pytest.raises(LocalError, match="there is no device quantum") as caught:
         await learner.run()
     assert "\n" not in str(caught.value)
