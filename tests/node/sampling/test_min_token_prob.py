@@ -45,8 +45,16 @@ def test_one_rare_token_among_many_completions_lowers_nothing():
     assert bound(own(1e-6, *[0.2] * KNOWN)) == pytest.approx(MIN_TOKEN_PROB)
 
 
-def test_incorrect_completions_and_those_to_other_tasks_lower_nothing():
-    assert bound(own(*[1e-6] * KNOWN, right=False), own(*[1e-6] * KNOWN, dataset="others")) == MIN_TOKEN_PROB
+def test_incorrect_completions_lower_nothing():
+    assert bound(own(*[1e-6] * KNOWN, right=False)) == MIN_TOKEN_PROB
+
+
+def test_for_a_task_that_is_hardly_solved_completions_to_all_tasks_lower_the_bound():
+    assert bound(own(*[1e-6] * KNOWN, dataset="others"), own(0.2)) == pytest.approx(1e-6)
+
+
+def test_for_a_task_that_is_solved_completions_to_other_tasks_lower_nothing():
+    assert bound(own(*[1e-6] * KNOWN, dataset="others"), own(*[0.2] * KNOWN)) == pytest.approx(MIN_TOKEN_PROB)
 
 
 def test_completions_whose_probabilities_are_not_known_lower_nothing():

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 from sapo_node.groups.codec import from_json, to_object
@@ -19,7 +20,8 @@ from sapo_node.sampling.filters.interface import Filter
 KEPT = 64
 """The newest local correct completions to a task that count."""
 KNOWN = 16
-"""Local correct completions to a task that must be known before they lower the bound."""
+"""Local correct completions that must be known before they lower the bound: to a task, or to all tasks for a task that
+this policy hardly solves."""
 QUANTILE = 0.1
 
 
@@ -44,8 +46,10 @@ class MinTokenProbFilter(Filter):
             self._own[group.dataset].extend(min(each.logprobs) for each in correct if each.logprobs)
 
     def min_token_prob(self, group: VerifiedGroup) -> float:
-        """As in the interface: MIN_TOKEN_PROB, or less if local completions to the task hold less probable tokens."""
-        own = self._own.get(group.dataset, ())
+        """As in the interface: MIN_TOKEN_PROB, or less if local completions hold less probable tokens."""
+        own: Sequence[float] = self._own.get(group.dataset, ())
+        if len(own) < KNOWN:
+            own = tuple(chain.from_iterable(self._own.values()))
         if len(own) < KNOWN:
             return MIN_TOKEN_PROB
         return math.exp(min(math.log(MIN_TOKEN_PROB), sorted(own)[int(QUANTILE * len(own))]))
