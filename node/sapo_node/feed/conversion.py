@@ -37,7 +37,7 @@ def _group(group: TrainGroup) -> Group:
         for each, advantage, reward in zip(group.completions, group.advantages, rewards, strict=True)
     )
     messages = messages_of(Prompt(group.prompt, group.examples))
-    return Group(group.id, group.source, messages, group.weight, completions, group.min_token_prob)
+    return Group(group.id, group.source, messages, group.weight, completions, group.bounds)
 
 
 def train_report(request: TrainRequest, report: Report, *, seconds: float) -> TrainReport:

@@ -7,7 +7,8 @@ import math
 from collections.abc import Collection, Sequence
 
 from sapo_node.groups.answer import ANSWER_END, answer_span
-from sapo_node.groups.messages import FOLLOWS, MIN_TOKEN_PROB, FilterName
+from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.messages import FOLLOWS, FilterName
 
 Span = tuple[int, int]
 
@@ -19,20 +20,21 @@ def is_kept(
     logprobs: Sequence[float],
     filters: Collection[FilterName],
     *,
-    min_token_prob: float = MIN_TOKEN_PROB,
+    bounds: Bounds,
 ) -> list[bool]:
     """Return for each token of a correct completion whether it is trained on.
 
     A token is not if it overlaps a masked span. `answer-likelihood` rejects all tokens if the probability of the answer
-    is below FOLLOWS. `min-token-prob` rejects all tokens if that of one before the answer is below `min_token_prob`.
+    is below FOLLOWS. `min-token-prob` rejects all tokens if those before the answer are below the bounds.
     """
     answer = _answer(text, offsets)
     if "answer-likelihood" in filters and sum(logprobs[place] for place in answer) < math.log(FOLLOWS):
         return [False] * len(offsets)
     end = (len(text), len(text))
-    work = [place for place, token in enumerate(offsets) if place not in answer and token != end]
-    if "min-token-prob" in filters and any(math.exp(logprobs[place]) < min_token_prob for place in work):
-        return [False] * len(offsets)
+    if "min-token-prob" in filters:
+        work = [logprobs[place] for place, token in enumerate(offsets) if place not in answer and token != end]
+        if min(work, default=0.0) < bounds.token or sum(work) < bounds.text:
+            return [False] * len(offsets)
     return [not _overlaps(token, masked) for token in offsets]
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sapo_node.feed.masking import is_kept
-from sapo_node.groups.messages import MIN_TOKEN_PROB, ExternalObjective, FilterName, Finish, GroupReport, Source
+from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.messages import ExternalObjective, FilterName, Finish, GroupReport, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,10 @@ class Group:
     weight: float
     """Factor on the loss of each completion, above 0 and at most 1: the node's trust in it, and its age."""
     completions: tuple[Graded, ...]
-    min_token_prob: float = MIN_TOKEN_PROB
-    """`min-token-prob`: the least probability that each token before the answer of a correct completion needs."""
+    bounds: Bounds = Bounds()
+    """Those of `min-token-prob` on its correct completions: the least log-probabilities of each token before the
+    answer, and of all of them together.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Batch:
             return [False] * len(offsets)
         filters = self.filters if completion.advantage > 0 and logprobs is not None else ()
         known = (completion.text, completion.masked, offsets, logprobs or ())
-        return is_kept(*known, filters, min_token_prob=group.min_token_prob)
+        return is_kept(*known, filters, bounds=group.bounds)
 
 
 @dataclass(frozen=True, slots=True)

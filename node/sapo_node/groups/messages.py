@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, get_args
 
+from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_protocol.errors import LocalError
 
@@ -16,8 +17,6 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 Auto = Literal["auto"]
 FilterName = Literal["one-answer", "baseline", "n-gram", "length", "equation", "min-token-prob", "answer-likelihood"]
 FILTERS: tuple[FilterName, ...] = tuple(name for name in get_args(FilterName) if name != "one-answer")  # always used
-MIN_TOKEN_PROB = 1e-3
-"""`min-token-prob`: least probability of each token before the answer, where this policy writes no rarer ones."""
 FOLLOWS = 0.05
 """`answer-likelihood`: least probability of the answer, given the text before it."""
 
@@ -122,14 +121,14 @@ class TrainGroup:
     stands_in: str = ""
     """The id of the group whose place this one takes if nothing of that group can be trained on; empty for a group
     with a place of its own."""
-    min_token_prob: float = MIN_TOKEN_PROB
-    """`min-token-prob`: the least probability that each token before the answer of a correct completion needs."""
+    bounds: Bounds = Bounds()
+    """Those of `min-token-prob` on its correct completions."""
 
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):
             raise RequestError("a group has another number of advantages than of completions")
-        if not (0 <= self.weight <= 1 and 0 <= self.min_token_prob <= 1):
-            raise RequestError("a group's weight and `min_token_prob` must lie between 0 and 1")
+        if not 0 <= self.weight <= 1:
+            raise RequestError("a group's weight must lie between 0 and 1")
         if self.source != "external" and any(completion.tokens is None for completion in self.completions):
             raise RequestError("a local completion lacks its tokens")
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from sapo_node.groups.answer import ANSWER_END, answer_span
-from sapo_node.groups.messages import MIN_TOKEN_PROB, Refusal, Sampled, Source, TrainGroup
+from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.messages import Refusal, Sampled, Source, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.forward import Tokens, beginning_of, pad_right, read_prompts, run, stems_of
 from sapo_node.learner.lanes import Lanes, lane_mask, lane_size, packed
@@ -46,8 +47,8 @@ class Row:
     """Log-probabilities with which the first tokens were sampled; of this node's completions only."""
     has_end: bool = False
     """Whether the last token is the end that is taught. It is no part of the text."""
-    min_token_prob: float = MIN_TOKEN_PROB
-    """The least probability that each token before its answer needs; of others' correct completions only."""
+    bounds: Bounds = Bounds()
+    """Those of `min-token-prob`; of others' correct completions only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,7 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
             sampled = _known(completion)[: len(tokens)]
             of_group = (group.id, number, group.source)
             of_text = answer, silent, sampled
-            weight, bound = group.weight, group.min_token_prob
-            rows.append(Row(*of_group, prompt, tokens, advantage, weight, *of_text, has_end, bound))
+            rows.append(Row(*of_group, prompt, tokens, advantage, group.weight, *of_text, has_end, group.bounds))
     if reason and not any(row.advantage > 0 for row in rows):
         raise Refused(reason)
     return rows

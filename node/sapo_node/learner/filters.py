@@ -4,11 +4,13 @@ They need no forward pass of their own: the loss needs the same probabilities.
 """
 
 import math
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 import torch
 from torch import Tensor
 
+from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import FOLLOWS, FilterName
 from sapo_node.learner.batch import MicroBatch, Row
 
@@ -25,8 +27,7 @@ def passing(
     if "answer-likelihood" in names:
         rejecting.append(("answer-likelihood", ~follows(logprobs, batch.answer)))
     if "min-token-prob" in names:
-        bounds = torch.tensor([row.min_token_prob for row in batch.rows], dtype=logprobs.dtype, device=logprobs.device)
-        rejecting.append(("min-token-prob", surprises(logprobs, batch.work, bounds)))
+        rejecting.append(("min-token-prob", surprises(logprobs, batch.work, [row.bounds for row in batch.rows])))
     passes = torch.ones(len(batch.rows), dtype=torch.bool, device=logprobs.device)
     correct = torch.tensor([row.advantage > 0 for row in batch.rows], device=logprobs.device)
     rejected: list[tuple[Row, FilterName]] = []
@@ -37,17 +38,19 @@ def passing(
     return passes[:, None].to(logprobs.dtype), rejected
 
 
-def surprises(logprobs: Tensor, before_answer: Tensor, bounds: Tensor) -> Tensor:
-    """Return in which completions a token before the answer has a probability below a bound: (B, T), (B, T), (B,) to
-    (B,).
+def surprises(logprobs: Tensor, before_answer: Tensor, bounds: Sequence[Bounds]) -> Tensor:
+    """Return which completions this policy would hardly write, each by its own bounds: (B, T), (B, T) to (B,).
 
-    Such a text is one that this policy would hardly reach by itself, whatever its other tokens are. A false step in
-    familiar words has a rare token only where it begins. A beginning that leads this policy to incorrect answers has
-    one only behind it, where the text turns to the correct one. So the whole completion teaches nothing.
+    In such a completion a token before the answer is too improbable, or all of them together are. A false step in
+    familiar words has an improbable token only where it begins. A beginning that leads this policy to incorrect answers
+    has one only behind it, where the text turns to the correct one. So the whole completion teaches nothing. A text of
+    many tokens that are hardly probable enough is one that this policy would never write.
     `before_answer` is 1 for the tokens before the answer and for its tags. The filter does not ask about others: the
     node itself puts the end behind a text.
     """
-    return ((logprobs < bounds.log()[:, None]) & before_answer.bool()).any(1)
+    work = torch.where(before_answer.bool(), logprobs, 0.0)
+    least = torch.tensor([[each.token, each.text] for each in bounds], dtype=logprobs.dtype, device=logprobs.device)
+    return (work < least[:, :1]).any(1) | (work.sum(1) < least[:, 1])
 
 
 def follows(logprobs: Tensor, answer: Tensor) -> Tensor:

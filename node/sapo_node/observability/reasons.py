@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from sapo_node.groups.messages import FOLLOWS, MIN_TOKEN_PROB, Refusal
+from sapo_node.groups.bounds import MIN_TEXT_PROB, MIN_TOKEN_PROB
+from sapo_node.groups.messages import FOLLOWS, Refusal
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.sampling.buffer import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
 from sapo_node.sampling.filters.length import QUANTILE
@@ -172,9 +173,9 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         "equation filter": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
         "min-token-prob filter": Reason(
-            "The text before the answer of its correct completions holds a token to which this node's policy gives a "
-            f"probability below {MIN_TOKEN_PROB:g}. The bound is lower where more than {LEAST:.0%} of this node's own "
-            "correct completions to the task hold such a token.",
+            "This node's policy would hardly write its correct completions: a token before the answer has a "
+            f"probability below {MIN_TOKEN_PROB:g}, or all of them together one below {MIN_TEXT_PROB:g}. A bound is "
+            f"lower where it would reject more than {LEAST:.0%} of this node's own correct completions to the task.",
             _SAFEGUARD,
         ),
         "answer-likelihood filter": Reason(

@@ -124,8 +124,7 @@ class ExternalSampler:
 
     async def _masked(self, drawn: WeightedGroup) -> WeightedGroup:
         await trio.lowlevel.checkpoint()
-        silent, bound = self._filters.mask(drawn.group), self._filters.min_token_prob(drawn.group)
-        return replace(drawn, silent=silent, min_token_prob=bound)
+        return replace(drawn, silent=self._filters.mask(drawn.group), bounds=self._filters.bounds(drawn.group))
 
     async def observe(
         self,

@@ -32,7 +32,8 @@ from operator import itemgetter
 from statistics import fmean, median
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import MIN_TOKEN_PROB, FilterName
+from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.filters.habits import Span
@@ -53,7 +54,7 @@ _LEAST_RANDOM = 2**-54
 @dataclass(frozen=True, slots=True)
 class WeightedGroup:
     """A verified group that was drawn, and what it counts in the loss. Only `Sampler.draw` makes one, and
-    `ExternalSampler.choose` adds what is `silent` and what is `min_token_prob`.
+    `ExternalSampler.choose` adds what is `silent` and the `bounds`.
     """
 
     group: VerifiedGroup
@@ -66,8 +67,8 @@ class WeightedGroup:
     """The rejected correct completions, by number, and the filter that rejected each."""
     stands_in: VerifiedGroup | None = None
     """The drawn group for which this one stands in; None for a drawn group."""
-    min_token_prob: float = MIN_TOKEN_PROB
-    """The least probability that each token before the answer of a correct completion needs."""
+    bounds: Bounds = Bounds()
+    """Those of `min-token-prob` on its correct completions."""
 
 
 class NotDrawn(StrEnum):

@@ -295,5 +295,5 @@ def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> 
         examples.prompt(group.dataset, group.prompt).examples,
         group.rewards,
         external_id(weighted.stands_in) if weighted.stands_in else "",
-        weighted.min_token_prob,
+        weighted.bounds,
     )

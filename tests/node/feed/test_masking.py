@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sapo_node.feed.masking import is_kept
 from sapo_node.feed.messages import Batch, Graded, Group
+from sapo_node.groups.bounds import Bounds
 from sapo_node.learner.filters import passing
 
 TEXT = "2*3 is 6. So <answer>6</answer>."
@@ -20,24 +21,24 @@ LIKELY = [-0.1] * len(OFFSETS)
 
 @given(
     st.lists(st.sampled_from([-0.01, -0.5, -2.0, -2.9, -6.8, -7.0]), min_size=9, max_size=9),
-    st.sampled_from([1e-3, 0.2, 1e-4]),
+    st.builds(Bounds, st.sampled_from([-6.9, -2.95, -9.0]), st.sampled_from([-20.7, -3.0, -80.0])),
 )
-def test_the_filters_are_those_of_the_learner(logprobs, bound):
+def test_the_filters_are_those_of_the_learner(logprobs, bounds):
     answer = torch.tensor([[float(place in ANSWER) for place in range(9)]])
-    row = SimpleNamespace(advantage=1.0, group="peer/1/0/0", number=0, min_token_prob=bound)
+    row = SimpleNamespace(advantage=1.0, group="peer/1/0/0", number=0, bounds=bounds)
     work = torch.tensor([[float(place not in (*ANSWER, 8)) for place in range(9)]])
     batch = SimpleNamespace(rows=(row,), mask=torch.ones(1, 9), answer=answer, work=work)
     for filters in ({"min-token-prob"}, {"answer-likelihood"}, {"min-token-prob", "answer-likelihood"}, set()):
         passes, _ = passing(filters, batch, torch.tensor([logprobs], dtype=torch.float64))
-        assert is_kept(TEXT, (), OFFSETS, logprobs, filters, min_token_prob=bound) == [bool(passes.item())] * 9
+        assert is_kept(TEXT, (), OFFSETS, logprobs, filters, bounds=bounds) == [bool(passes.item())] * 9
 
 
 def test_the_end_of_the_sequence_is_no_token_that_a_filter_masks():
-    assert all(is_kept(TEXT, (), OFFSETS, [*LIKELY[:-1], -9.0], {"min-token-prob"}))
+    assert all(is_kept(TEXT, (), OFFSETS, [*LIKELY[:-1], -9.0], {"min-token-prob"}, bounds=Bounds()))
 
 
 def test_a_token_that_overlaps_a_masked_phrase_is_not_trained_on():
-    assert is_kept(TEXT, [(5, 8)], OFFSETS, (), ()) == [True, False, False] + [True] * 6
+    assert is_kept(TEXT, [(5, 8)], OFFSETS, (), (), bounds=Bounds()) == [True, False, False] + [True] * 6
 
 
 @pytest.mark.parametrize(

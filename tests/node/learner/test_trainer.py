@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sapo_node.groups.advantage import advantages
+from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     GenerateRequest,
@@ -210,7 +211,7 @@ def test_a_completion_that_a_policy_would_not_write_teaches_only_where_no_filter
 
 
 def test_a_completion_with_improbable_words_teaches_a_policy_that_writes_such_words_itself():
-    group = replace(external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0)), min_token_prob=1e-30)
+    group = replace(external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0)), bounds=Bounds(-100.0, -1000.0))
     report = filtered("min-token-prob").train(TrainRequest(1, (group,)))
     assert report.groups["0"].rejected == {}
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sampled_texts import Own, others, own
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import FILTERS, MIN_TOKEN_PROB
+from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.messages import FILTERS
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner import filters
 from sapo_node.sampling.filters import MASKED, Filters, Offered
@@ -265,10 +266,10 @@ def probabilities(*rows):
     return torch.tensor(rows).log()
 
 
-def surprising(*rows, work=None, min_token_prob=MIN_TOKEN_PROB):
+def surprising(*rows, work=None, bounds=Bounds()):  # noqa: B008 - it is frozen
     probable = probabilities(*rows)
     before_answer = torch.ones_like(probable) if work is None else torch.tensor(work)
-    return filters.surprises(probable, before_answer, torch.full((len(rows),), min_token_prob)).tolist()
+    return filters.surprises(probable, before_answer, [bounds] * len(rows)).tolist()
 
 
 def test_a_completion_with_a_token_that_this_policy_would_not_write_surprises():
@@ -283,8 +284,16 @@ def test_what_stands_in_the_answer_does_not_surprise():
     assert surprising([0.5, 0.00001], work=[[1, 0]]) == [False]
 
 
+def test_a_completion_of_many_tokens_that_this_policy_seldom_writes_surprises():
+    assert surprising([0.0011] * 4, [0.0011] * 3 + [0.9]) == [True, False]
+
+
 def test_a_policy_that_writes_rare_tokens_is_surprised_by_rarer_ones_alone():
-    assert surprising([0.5, 0.0009, 0.5], [0.5, 0.00001, 0.5], min_token_prob=1e-4) == [False, True]
+    assert surprising([0.5, 0.0009, 0.5], [0.5, 0.00001, 0.5], bounds=Bounds(token=-9.0)) == [False, True]
+
+
+def test_a_policy_that_writes_improbable_texts_is_surprised_by_less_probable_ones_alone():
+    assert surprising([0.5] * 2 + [0.0011] * 4, [0.0011] * 6, bounds=Bounds(text=-30.0)) == [False, True]
 
 
 def test_an_answer_follows_where_the_text_before_it_makes_it_probable():

@@ -14,7 +14,7 @@ A round calls eight methods of `Filters`, each at one place:
     filters.looking(groups)                         at all of them, in steps: other tasks run between two of them
     offered, rejected = filters.judge(groups)       before the draw: what a group counts decides whether it is drawn
     filters.mask(group)                             after the draw: which characters of a drawn group are masked
-    filters.min_token_prob(group)                   after the draw: how improbable a token of it may be
+    filters.bounds(group)                           after the draw: how improbable its texts may be
     filters.trained(group, texts)                   after the step: of each group that was trained on
     filters.observe(local)                          after the step
     filters.alarm()                                 last: has something taken hold that is masked by now?
@@ -23,7 +23,8 @@ A round calls eight methods of `Filters`, each at one place:
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sapo_node.groups.messages import MIN_TOKEN_PROB, FilterName
+from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.baseline import BaselineFilter
@@ -138,10 +139,9 @@ class Filters:
         masked = tuple(self._spans(group, completion.text) for completion in group.completions)
         return masked if any(masked) else ()
 
-    def min_token_prob(self, group: VerifiedGroup) -> float:
-        """The least probability that each token before the answer of a correct completion of a group needs."""
-        bounds = (each.min_token_prob(group) for each in self._used)
-        return next((bound for bound in bounds if bound is not None), MIN_TOKEN_PROB)
+    def bounds(self, group: VerifiedGroup) -> Bounds:
+        """How improbable the correct completions of a group may be; the usual bounds where no filter asks."""
+        return next((bounds for each in self._used if (bounds := each.bounds(group)) is not None), Bounds())
 
     def trained(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
         """Take in the correct completions of a group that this node trained on, at least one."""

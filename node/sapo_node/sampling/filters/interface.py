@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
@@ -48,9 +49,9 @@ class Filter:
         del group, text
         return ()
 
-    def min_token_prob(self, group: VerifiedGroup) -> float | None:
-        """The least probability that each token before the answer of a correct completion of a group needs under this
-        policy; None where the filter asks for none.
+    def bounds(self, group: VerifiedGroup) -> Bounds | None:
+        """How improbable the correct completions of a group may be under this policy; None where the filter does not
+        ask.
         """
 
     def alarm(self) -> Alarm | None:
