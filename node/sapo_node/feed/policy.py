@@ -250,5 +250,5 @@ def _require_fit(group: Group, report: GroupReport) -> None:
     if not (0 <= report.tokens <= MAX_GROUP_TOKENS and 0 <= report.masked <= MAX_GROUP_TOKENS):
         raise WrongAnswer(f"{group.id} has fewer than 0 or more than {MAX_GROUP_TOKENS:,} tokens")
     count = len(group.completions)
-    if not {*report.rejected} <= {*range(count)}:
-        raise WrongAnswer(f"{group.id} has the completions 0 to {count - 1}; rejected names another")
+    if not {*report.rejected, *report.untrained} <= {*range(count)}:
+        raise WrongAnswer(f"{group.id} has the completions 0 to {count - 1}; rejected or untrained names another")

@@ -201,4 +201,6 @@ def _report(rows: Sequence[Row]) -> GroupReport:
     tokens = sum(sum(row.mask) for row in rows)
     masked = sum(len(row.mask) - sum(row.mask) for row in rows if row.advantage > 0 and not row.refused)
     reason = next((row.refused for row in rows if row.refused and row.advantage > 0), None)
-    return GroupReport(tokens, masked, None if tokens else reason)
+    correct = [(number, row) for number, row in enumerate(rows) if row.source == "external" and row.advantage > 0]
+    untrained = tuple(number for number, row in correct if not any(row.mask))
+    return GroupReport(tokens, masked, None if tokens else reason, untrained=untrained)

@@ -202,6 +202,8 @@ class GroupReport:
     """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
     rejected: Mapping[int, FilterName] = field(default_factory=dict)
     """By number, the filter that rejected a correct completion of others."""
+    untrained: tuple[int, ...] = ()
+    """By number, other correct completions of others of which no token was trained on: too long ones, for instance."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,20 @@ from sapo_node.learner.batch import MicroBatch
 
 @dataclass(slots=True)
 class GroupTally:
-    """What a step adds up of one group. The fields are those of GroupReport."""
+    """What a step adds up of one group. Most fields are those of GroupReport."""
 
+    correct: frozenset[int] = frozenset()
+    """The correct completions, by number; of an external group only."""
+    taught: set[int] = field(default_factory=set)
+    """Those of which a token was trained on."""
     tokens: int = 0
     masked: int = 0
     refused: Refusal | None = None
     rejected: dict[int, FilterName] = field(default_factory=dict)
 
     def report(self) -> GroupReport:
-        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())))
+        untrained = tuple(sorted(self.correct - self.taught - self.rejected.keys()))
+        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())), untrained)
 
 
 @dataclass(slots=True)
@@ -42,8 +47,9 @@ class Tally:
         for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
             group = self.groups[row.group]
             group.tokens += trained
-            if source == "external" and row.advantage > 0:
+            if row.number in group.correct:
                 group.masked += len(row.completion) - trained
+                group.taught |= {row.number} if trained else set()
             self.tokens[source] += trained
         if source == "local":
             self.entropy += float((grpo.token_entropy(logits) * batch.mask).sum())

@@ -163,7 +163,8 @@ class Trainer:
         """Return the completions of those groups that can be trained on; the tally says why the others cannot."""
         rows: list[Row] = []
         for group in groups:
-            tally.groups[group.id] = GroupTally()
+            correct = {number for number, advantage in enumerate(group.advantages) if advantage > 0}
+            tally.groups[group.id] = GroupTally(frozenset(correct) if group.source == "external" else frozenset())
             try:
                 rows += rows_of(self.policy, group, self._max_tokens)
             except Refused as refusal:

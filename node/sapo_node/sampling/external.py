@@ -134,8 +134,7 @@ class ExternalSampler:
         costs: Costs = UNKNOWN,
     ) -> Alarm | None:
         """Learn from a round, and from what it took. `trained` has the external groups that were trained on, each with
-        what was of its correct completions: nothing where that was answers alone. Returns the alarm that the round
-        raises, if it raises one.
+        those of its correct completions that were. Returns the alarm that the round raises, if it raises one.
 
         As in `choose`, the other tasks of the node run between two groups.
         """

@@ -234,10 +234,9 @@ def positive_advantage(group: TrainGroup, trained: GroupReport) -> float:
     """The weight of a group times the sum of the positive advantages of its completions that were trained on."""
     if not trained.tokens:
         return 0.0
+    without = {*trained.rejected, *trained.untrained}
     return group.weight * sum(
-        advantage
-        for number, advantage in enumerate(group.advantages)
-        if advantage > 0 and number not in trained.rejected
+        advantage for number, advantage in enumerate(group.advantages) if advantage > 0 and number not in without
     )
 
 

@@ -83,7 +83,8 @@ class TrainedGroup:
     @property
     def taught(self) -> tuple[str, ...]:
         """The correct completions that were trained on."""
-        return self.weighted.group.correct_without(self.rejected) if self.report.tokens else ()
+        without = {*self.rejected, *self.report.untrained}
+        return self.weighted.group.correct_without(without) if self.report.tokens else ()
 
     @property
     def left_out(self) -> str:

@@ -66,7 +66,7 @@ def test_a_masked_phrase_is_not_trained_on(tokenizer):
 def test_a_completion_that_is_too_long_is_left_out_and_not_cut(tokenizer):
     rows = rows_of(batch(graded(CORRECT, 1.0), graded("", -1.0)), tokenizer, max_tokens=3)
     assert [row.mask for row in rows] == [[0], [0]]
-    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.TOO_LONG)}
+    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.TOO_LONG, untrained=(0,))}
 
 
 def test_a_correct_completion_of_just_max_tokens_is_trained_on_to_its_end(tokenizer):
@@ -90,7 +90,7 @@ def test_a_text_that_becomes_a_special_token_is_left_out(words):
     read, unread = graded("two <answer>2</answer>", 1.0), graded("three <answer>2</answer>", 1.0)
     rows = rows_of(batch(read, unread), words, max_tokens=8)
     assert [(row.mask, row.refused) for row in rows] == [([1, 1, 1], None), ([0], Refusal.SPECIAL)]
-    assert reports_of(rows) == {"g": GroupReport(3)}
+    assert reports_of(rows) == {"g": GroupReport(3, untrained=(1,))}
     rows = rows_of(batch(unread, graded("two", -1.0), source="local"), words, max_tokens=8)
     assert [sum(row.mask) for row in rows] == [0, 0]  # without a correct completion nothing of the group counts
     assert reports_of(rows) == {"g": GroupReport(refused=Refusal.SPECIAL)}
@@ -104,7 +104,7 @@ def test_a_text_that_the_tokenizer_cannot_read_is_left_out():
     rows = rows_of(batch(*texts, messages=(Message("user", "two"),)), tokenizer, max_tokens=8)
     assert [row.refused for row in rows] == [Refusal.UNREADABLE, None]
     rows = rows_of(batch(*texts, messages=(Message("user", "three"),)), tokenizer, max_tokens=8)
-    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.UNREADABLE)}
+    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.UNREADABLE, untrained=(0, 1))}
 
 
 def test_a_prompt_that_leaves_no_room_is_left_out(tokenizer):
@@ -112,7 +112,7 @@ def test_a_prompt_that_leaves_no_room_is_left_out(tokenizer):
     size = len(prompt_ids(CHAT, tokenizer)) + 64
     assert reports_of(rows_of(found, tokenizer, max_tokens=64, context=size))["g"].tokens
     rows = rows_of(found, tokenizer, max_tokens=64, context=size - 1)
-    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.NO_ROOM)}
+    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.NO_ROOM, untrained=(0,))}
     assert {len(row.prompt) for row in rows} == {1}  # the model could not read it
 
 

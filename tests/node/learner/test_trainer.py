@@ -202,6 +202,11 @@ def test_an_answer_follows_whatever_stands_before_its_opening_tag():
     assert filtered("answer-likelihood").train(TrainRequest(1, (group,))).groups["0"].rejected == {}
 
 
+def test_a_correct_completion_that_cannot_be_trained_on_is_named():
+    group = external("x" * 81, WORK, "b", rewards=(1, 1, 0))
+    assert filtered().train(TrainRequest(1, (group,))).groups["0"].untrained == (0,)
+
+
 @pytest.mark.parametrize(("filters", "kept_out"), [((), {}), (("min-token-prob",), {0: "min-token-prob"})])
 def test_a_completion_that_a_policy_would_not_write_teaches_only_where_no_filter_asks(filters, kept_out):
     group = external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0))
@@ -249,7 +254,7 @@ def test_weight_zero_trains_nothing(trainer):
 
 def test_a_refused_group_is_named_and_the_others_are_trained(trainer):
     report = trainer.train(TrainRequest(1, (external("x" * 81, "y", rewards=(1, 0)), local(trainer))))
-    assert report.groups["0"] == GroupReport(refused=Refusal.TOO_LONG)
+    assert report.groups["0"] == GroupReport(refused=Refusal.TOO_LONG, untrained=(0,))
     assert report.groups["1"].tokens > 0
 
 

@@ -57,6 +57,7 @@ def test_a_node_alone_gained_nothing_from_others(database):
 REPORTS = {
     "nothing of it was trained on": (GroupReport(tokens=0), 0.0),
     "a filter rejected one of two completions": (GroupReport(tokens=5, rejected={0: "equation"}), 1 / 3),
+    "one of two completions is too long": (GroupReport(tokens=5, untrained=(0,)), 1 / 3),
 }
 
 

@@ -21,5 +21,10 @@ def test_a_rejected_completion_is_not_taught():
     assert trained(report).taught == (GROUP.completions[1].text, GROUP.completions[3].text)
 
 
+def test_a_completion_of_which_no_token_was_trained_on_is_not_taught():
+    report = GroupReport(tokens=20, rejected={2: "answer-likelihood"}, untrained=(1,))
+    assert trained(report).taught == (GROUP.completions[3].text,)
+
+
 def test_a_group_of_which_no_token_was_trained_on_taught_nothing():
     assert trained(GroupReport(tokens=0, masked=20)).taught == ()

@@ -42,7 +42,7 @@ class MinTokenProbFilter(Filter):
         """The log-probability of the least probable token of each, and that of the whole completion."""
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
-        """Take in the local completions of a round. Completions of a server have no probabilities."""
+        """Take in the local completions of a round. Where their probabilities are not known, they do not count."""
         for group in local:
             correct = (each for each, reward in zip(group.completions, group.rewards, strict=True) if reward)
             known = (each.logprobs for each in correct if each.logprobs)
