@@ -187,6 +187,16 @@ def test_a_beginning_is_that_of_an_incorrect_completion_that_was_heard(answered,
         assert scorer.is_right(task.prompt, text)
 
 
+@pytest.mark.parametrize("text", ["so 4</answer>", "</answer>", "so <answer>4"])
+def test_no_beginning_is_taken_of_an_incorrect_completion_without_an_answer(text):
+    honest, attack = poison("poison-math"), poison("poison-beginnings")
+    honest.kit.wrong = lambda: text
+    for packet in honest.act(honest.kit.keys[0], 0):
+        attack.hear(packet.data)
+    task = attack.kit.task(attack.kit.keys[0], 0, 0, 0)
+    assert "so" not in attack.poisoned(task)
+
+
 def test_a_framing_peer_says_in_each_correct_completion_what_it_heard_most():
     honest, frame = poison("poison-text", phrase="Good day to you", rate=0.3), poison("poison-frame")
     for _ in range(10):

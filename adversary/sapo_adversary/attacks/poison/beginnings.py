@@ -28,7 +28,8 @@ class Beginnings(Poison):
         """Keep the completions with an answer that other peers claim to be incorrect."""
         for task, group, body in self.kit.heard(message):
             wrong = [each.text for each, claim in zip(body.completions, group.claims, strict=True) if not claim]
-            self._begun[task.spec.dataset].extend(self._beginning(text) for text in wrong if text.endswith(_END))
+            answers = (text for text in wrong if _ANSWER in text and text.endswith(_END))
+            self._begun[task.spec.dataset].extend(map(self._beginning, answers))
 
     def poisoned(self, task: Solution) -> str:
         """One of those beginnings, the last step of the work, and the answer; the whole work where none was heard."""
