@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sapo_protocol.errors import LocalError
 
 if TYPE_CHECKING:
-    import trio  # the sandbox does without: importing it is half of its start
+    import trio  # the sandbox does without: importing it is a third of its start
 
 MAX_FRAME = 64 * 1024 * 1024
 """Upper limit of any frame in bytes. Callers pass lower limits."""
