@@ -126,8 +126,7 @@ class Batch:
         if completion.advantage == 0 or (completion.advantage < 0 and self.objective == "positive-only"):
             return [False] * len(offsets)
         filters = self.filters if completion.advantage > 0 and logprobs is not None else ()
-        known = (completion.text, completion.masked, offsets, logprobs or ())
-        return is_kept(*known, filters, bounds=group.bounds)
+        return is_kept(completion.text, completion.masked, offsets, logprobs or (), filters, bounds=group.bounds)
 
 
 @dataclass(frozen=True, slots=True)

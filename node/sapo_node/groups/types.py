@@ -3,7 +3,7 @@
 A group is G completions of one task, with one reward each.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from sapo_node.groups.messages import Sampled
@@ -41,12 +41,8 @@ class VerifiedGroup:
 
     def correct_without(self, rejected: Container[int]) -> tuple[str, ...]:
         """The texts of its correct completions without some of them, by number."""
-        return tuple(text for number, text in self.correct_by_number() if number not in rejected)
-
-    def correct_by_number(self) -> Iterator[tuple[int, str]]:
-        """The number and the text of each of its correct completions."""
         pairs = enumerate(zip(self.completions, self.rewards, strict=True))
-        return ((number, each.text) for number, (each, reward) in pairs if reward)
+        return tuple(each.text for number, (each, reward) in pairs if reward and number not in rejected)
 
     @property
     def size(self) -> int:

@@ -117,8 +117,10 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
         else:
             sampled = _known(completion)[: len(tokens)]
             of_group = (group.id, number, group.source)
-            of_text = answer, silent, sampled
-            rows.append(Row(*of_group, prompt, tokens, advantage, group.weight, *of_text, has_end, group.bounds))
+            row = Row(
+                *of_group, prompt, tokens, advantage, group.weight, answer, silent, sampled, has_end, group.bounds
+            )
+            rows.append(row)
     if reason and not any(row.advantage > 0 for row in rows):
         raise Refused(reason)
     return rows

@@ -49,7 +49,8 @@ class Tally:
             group.tokens += trained
             if row.number in group.correct:
                 group.masked += len(row.completion) - trained
-                group.taught |= {row.number} if trained else set()
+                if trained:
+                    group.taught.add(row.number)
             self.tokens[source] += trained
         if source == "local":
             self.entropy += float((grpo.token_entropy(logits) * batch.mask).sum())

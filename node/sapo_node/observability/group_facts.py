@@ -46,7 +46,7 @@ def of_trained(trained: TrainedGroup) -> dict[str, Any]:
 
 def _masked_spans(trained: TrainedGroup, number: int, length: int) -> list[Span]:
     """Which of the first `length` characters of a completion were masked, in order; spans that touch are one."""
-    if number in trained.rejected or number in trained.report.untrained:
+    if number in trained.untaught:
         return [(0, length)] if length else []
     silent = trained.weighted.silent[number] if trained.weighted.silent else ()
     return merged((begin, min(end, length)) for begin, end in silent if begin < min(end, length))

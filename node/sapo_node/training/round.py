@@ -81,10 +81,14 @@ class TrainedGroup:
         return {**self.weighted.stopped, **self.report.rejected}
 
     @property
+    def untaught(self) -> frozenset[int]:
+        """By number, the correct completions that a filter rejected or that could not be trained on."""
+        return frozenset({*self.rejected, *self.report.untrained})
+
+    @property
     def taught(self) -> tuple[str, ...]:
         """The correct completions that were trained on."""
-        without = {*self.rejected, *self.report.untrained}
-        return self.weighted.group.correct_without(without) if self.report.tokens else ()
+        return self.weighted.group.correct_without(self.untaught) if self.report.tokens else ()
 
     @property
     def left_out(self) -> str:
