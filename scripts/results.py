@@ -70,13 +70,9 @@ def summary_of(results: Results) -> dict[str, Any]:
 
 
 def _played(results: Results) -> dict[str, Any]:
-    """The summary of a matrix."""
-    if "by_keys" in results:
-        return {"by_keys": results["by_keys"]}
-    outcomes = [_outcome(each) for each in results["outcomes"]]
-    if "at_25_percent" in results:
-        return {"outcomes": outcomes, "one_out": _one_out(results["at_25_percent"])}
-    return {"outcomes": outcomes}
+    """The summary of a matrix: its cells, where it has them."""
+    cells = {name: results[name] for name in ("by_keys", "without") if name in results}
+    return cells or {"outcomes": [_outcome(each) for each in results["outcomes"]]}
 
 
 def _without(value: Any, names: Collection[str]) -> Any:
@@ -114,18 +110,6 @@ def _outcome(outcome: Results) -> dict[str, Any]:
         for arm, by_name in outcome["metrics"].items()
     }
     return {**_without(outcome, {"curves", "title", "layer"}), "metrics": metrics}
-
-
-def _one_out(poisons: Results) -> dict[str, Any]:
-    """Of each scenario, by the filter that nodes lack, what pages count: by seed."""
-    found: dict[str, Any] = {}
-    for poison, arms in poisons.items():
-        for arm, ending in (("without", ""), ("adaptive_without", "-adaptive")):
-            for defence, runs in arms.get(arm, {}).items():
-                figures = {name: [run[name] for run in runs] for name in runs[0] if name in scenarios.COUNTED}
-                scenario = f"poison-{poison.replace('_', '-')}{ending}"
-                found.setdefault(scenario, {})[defence.removesuffix(" filter")] = figures
-    return found
 
 
 def keep(folder: Path, names: Collection[str]) -> None:
@@ -277,7 +261,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "poison": lambda: scenarios.poison(outcomes(("-adaptive", "-searched", "-slip", "-long", "-mixed"), other=True)),
     "poison-adaptive": lambda: scenarios.poison(outcomes(("-adaptive", "-searched", "-slip", "-long"))),
     "poison-mixed": lambda: scenarios.poison(outcomes("-mixed")),
-    "poison-one-out": lambda: scenarios.one_out(load("poison")),
     "poison-smollm2": lambda: scenarios.poison(
         each
         for name in ("poison_smollm2", "poison_drift_smollm2")
@@ -289,6 +272,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     ),
     "keys-before": lambda: scenarios.by_keys(load("keys-before")["by_keys"]),
     "keys": lambda: scenarios.by_keys(load("keys")["by_keys"]),
+    "ablation": lambda: scenarios.ablation(load("ablation")["without"]),
     "sharing": sharing,
     "honest": honest,
     "searched": searched,

@@ -45,9 +45,10 @@ run false-claim --records /proc/x --output new/x             | 1 | cannot .*/pro
 # matrix, report
 matrix small                                | 2 | 'small' is not one of & quick
 matrix --seeds 0                            | 2 | --seeds & not in the range
-matrix quick --keys 64                      | 2 | --keys & matrix keys
+matrix quick --keys 64                      | 2 | --keys & matrices keys and ablation
 matrix keys --keys 0                        | 2 | --keys & not in the range
 matrix keys --only false-claim              | 1 | no false-claim & poison-text-adaptive
+matrix ablation --only poison-text          | 1 | no poison-text & poison-text-adaptive
 matrix models --output new/x              | 1 | new/x/matrix.json & sapo-adversary matrix
 matrix quick --output /proc/x             | 1 | cannot .*/proc/x
 matrix quick --output node.key            | 1 | node.key & folder|directory

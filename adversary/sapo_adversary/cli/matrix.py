@@ -43,18 +43,18 @@ from sapo_protocol import LocalError
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(MATRICES), default="full", metavar="[full|quick|models|poison|keys]")
+@click.argument("kind", type=click.Choice(MATRICES), default="full", metavar="[full|quick|models|poison|keys|ablation]")
 @click.option(
     "--seeds",
     type=click.IntRange(1, MOST_SEEDS),
-    help="Independent swarms.  [default: 5 of full; 3 of models, poison and keys; 1 of quick]",
+    help="Independent swarms.  [default: 5 of full; 1 of quick, 3 of all others]",
 )
 @click.option("--only", multiple=True, metavar="SCENARIO", help="Play only this scenario; may be repeated.")
 @click.option(
     "--keys",
     type=click.IntRange(1, MOST_PEERS // 2),
     multiple=True,
-    help="Number of keys, of the matrix keys; may be repeated.  [default: those of each scenario]",
+    help="Number of keys, of the matrices keys and ablation; may be repeated.  [default: those of each scenario]",
 )
 @click.option("--recorded", "only_recorded", is_flag=True, help="Play nothing; judge the runs that have a record.")
 @played
@@ -78,16 +78,18 @@ def matrix(
             seeds. Their numbers differ from run to run. The swarm of a thousand peers is left to `run scale`.
     quick   the same in small runs, without libp2p: whether anything false is ever trained on; minutes
     models  the six worst scenarios of matrix.json with real language models
-    poison  each poison at a quarter, one of them at four shares, against nodes with all filters, without filters, and
-            without each filter; the latter also where the attacker knows the filters
+    poison  each poison at a quarter, one of them at four shares, against nodes with all filters and without filters
     keys    each poison of an attacker who knows the filters, trusted and as a stranger, and swarms of strangers, with
             several numbers of attackers' keys
+    ablation
+            poisons of an attacker who knows the filters, with several numbers of keys, against nodes that go without
+            one or two of the filters that could stop it
 
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; the files of the
     other matrices have their names. Exits with 1 where a promise is missed.
     """  # noqa: D301 - click reads the backspace
-    if keys and kind != "keys":
-        raise click.UsageError("--keys is of the matrix keys; leave it away")
+    if keys and kind not in ("keys", "ablation"):
+        raise click.UsageError("--keys is of the matrices keys and ablation; leave it away")
     names = _worst_of(output / "matrix.json") if kind == "models" else names_of(kind)
     if unknown := sorted(set(only) - set(names)):
         raise LocalError(f"the matrix {kind} has no {', '.join(unknown)}; it has {', '.join(names)}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sapo_adversary.scenarios.outcome import Outcome
-from sapo_adversary.scenarios.scenario import Scenario, load_scenario, with_keys
+from sapo_adversary.scenarios.scenario import Arm, Scenario, load_scenario, with_keys
 
 KEYS = (1, 64, 1024)
 """Numbers of keys of one attacker."""
@@ -68,19 +68,21 @@ def judged_by(name: str) -> Sequence[str]:
 
 def cells_of(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
     """What the defended nodes of each scenario showed, with the number of keys and what the attackers were."""
-    return [
-        {
-            "scenario": each.scenario.name,
-            "attackers": "strangers" if "friends" in each.scenario.arms else "trusted",
-            "keys": each.attackers,
-            "seeds": list(each.seeds),
-            "judged": _values(each, judged_by(each.scenario.name)),
-            "costs": _values(each, _COSTS),
-        }
-        for each in outcomes
-    ]
+    return [cell_of(each, "defended") for each in outcomes]
 
 
-def _values(outcome: Outcome, metrics: Iterable[str]) -> dict[str, list[float]]:
+def cell_of(outcome: Outcome, arm: Arm) -> dict[str, Any]:
+    """The same of one arm of one scenario."""
+    return {
+        "scenario": outcome.scenario.name,
+        "attackers": "strangers" if "friends" in outcome.scenario.arms else "trusted",
+        "keys": outcome.attackers,
+        "seeds": list(outcome.seeds),
+        "judged": _values(outcome, arm, judged_by(outcome.scenario.name)),
+        "costs": _values(outcome, arm, _COSTS),
+    }
+
+
+def _values(outcome: Outcome, arm: Arm, metrics: Iterable[str]) -> dict[str, list[float]]:
     """By seed, of the seeds whose run tells the metric; a metric that no run tells is left out."""
-    return {metric: told for metric in metrics if (told := outcome.by_seed("defended", metric))}
+    return {metric: told for metric in metrics if (told := outcome.by_seed(arm, metric))}

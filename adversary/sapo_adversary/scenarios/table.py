@@ -1,13 +1,12 @@
 """Markdown tables of a matrix: of all threats, and of poison in correct completions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.scenario import SHARE
-from sapo_node.groups.messages import FILTERS
 
 Outcomes = Iterable[Mapping[str, Any]]
 Row = Sequence[str]
@@ -79,41 +78,32 @@ def poison_by_share(outcomes: Outcomes) -> str:
     return table(("attackers", "phrase, without filters", "phrase, with filters", "reward lost", "held-out lost"), rows)
 
 
-def one_out(summary: Mapping[str, Any]) -> str:
-    """What each poison does to nodes without any filter, without each of them, and with all: the first seed."""
-    rows = []
-    for each in summary["outcomes"]:
-        left_out = summary["one_out"].get(each["scenario"])
-        if left_out and each["share"] == SHARE:
-            for metric in counted(each):
-                cells = [left_out[filter_name][metric] if filter_name in left_out else [] for filter_name in FILTERS]
-                bare, whole = (each["metrics"][arm][metric][:1] for arm in ("undefended", "defended"))
-                told = (values(metric, cell) for cell in (bare, *cells, whole))
-                rows.append((f"`{each['scenario']}`", COUNTED[metric], *told))
-    return table(
-        ("scenario", "counted", "no filters", *(f"no `{filter_name}`" for filter_name in FILTERS), "all"),
-        rows,
-        left=(0, 1),
-    )
-
-
 def by_keys(cells: Outcomes) -> str:
     """What each attack got with several numbers of keys, and what it cost: means over seeds, fewest keys first."""
+    return _by_keys(cells, "peers", lambda cell: str(cell["attackers"]))
+
+
+def ablation(cells: Outcomes) -> str:
+    """The same of nodes that go without some of their filters."""
+    return _by_keys(cells, "nodes without", lambda cell: " and ".join(cell["without"]) or "nothing")
+
+
+def _by_keys(cells: Outcomes, column: str, named: Callable[[Mapping[str, Any]], str]) -> str:
+    """A row for each scenario, metric and name that `named` gives to a cell; the names stand in the second column."""
     lines: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
         for metric in cell["judged"]:
-            lines.setdefault((cell["scenario"], cell["attackers"], metric), []).append(cell)
+            lines.setdefault((cell["scenario"], named(cell), metric), []).append(cell)
     rows = []
-    for (scenario, attackers, metric), several in lines.items():
+    for (scenario, name, metric), several in lines.items():
         several.sort(key=lambda cell: int(cell["keys"]))
-        costs = (_by_number(several, "costs", name) for name in ("reward_lost", "heldout_lost"))
+        costs = (_by_number(several, "costs", cost) for cost in ("reward_lost", "heldout_lost"))
         numbers = " / ".join(f"{cell['keys']:,}" for cell in several)
         counts = [str(len(cell["seeds"])) for cell in several]
         seeds = counts[0] if len(set(counts)) == 1 else " / ".join(counts)
-        rows.append(
-            (f"`{scenario}`", attackers, COUNTED[metric], numbers, _by_number(several, "judged", metric), *costs, seeds)
-        )
-    head = ("scenario", "peers", "counted", "keys", "for these keys", "reward lost", "held-out lost", "seeds")
+        judged = _by_number(several, "judged", metric)
+        rows.append((f"`{scenario}`", name, COUNTED[metric], numbers, judged, *costs, seeds))
+    head = ("scenario", column, "counted", "keys", "for these keys", "reward lost", "held-out lost", "seeds")
     return table(head, rows, left=(0, 1, 2))
 
 

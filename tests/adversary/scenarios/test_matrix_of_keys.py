@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from run_records import record
 from sapo_adversary.cli.main import main
 from sapo_adversary.scenarios.keys import KEYS, SCENARIOS, cells_of, judged_by, scenarios_with_keys
 from sapo_adversary.scenarios.keys_plot import draw_keys
@@ -19,7 +20,6 @@ from sapo_adversary.scenarios.play import play, recorded
 from sapo_adversary.scenarios.scenario import SHARE, Bound, load_scenario, scenario_names
 from sapo_adversary.scenarios.table import by_keys
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_node.trust.constants import PeerState
 
 
 def strangers(name):
@@ -92,22 +92,6 @@ def test_a_flooding_link_sends_ten_times_as_much_as_an_honest_node():
         assert per_link == 10 / node.round_seconds
 
 
-def record(reward, trained=(("own", 8),), banned=()):
-    states = {"last": {"honest": {PeerState.HEALTHY: 1}}, "banned": dict(banned), "trust": {}}
-    findings = {"violations": {}, "copied": 0, "poison": [0.0]}
-    node = {
-        "peer": "a",
-        "rounds": {"reward": [reward, reward], "external": [2, 2]},
-        "trained": {peer: {"groups": groups, "tokens": 9} for peer, groups in trained},
-        "findings": findings,
-        "states": states,
-        "heldout": [{"pass_at_1": reward}],
-        "stored": 1,
-        "refused": {},
-    }
-    return {"nodes": [node, {**node, "peer": "b"}], "scenario": {"crowd": 0}}
-
-
 @pytest.mark.parametrize(("reward", "share"), [(0.5, 0.0), (0.6, 0.25), (0.9, 1.0), (0.4, -0.25)])
 def test_the_share_of_what_friends_gain_lies_between_alone_and_friends(reward, share):
     found = metrics(record(reward), record(0.7), record(0.5), record(0.9))
@@ -172,7 +156,7 @@ def test_a_cell_has_the_seeds_whose_run_tells_a_metric():
 
 def test_keys_of_another_matrix_and_a_scenario_that_it_lacks_are_refused(tmp_path, run_here):
     code, told = run_here(main, "matrix", "quick", "--keys", 64, "--output", tmp_path)
-    assert (code, "--keys is of the matrix keys" in told.err) == (2, True)
+    assert (code, "--keys is of the matrices keys and ablation" in told.err) == (2, True)
     code, told = run_here(main, "matrix", "keys", "--only", "false-claim", "--output", tmp_path)
     assert (code, "the matrix keys has no false-claim; it has poison-text-adaptive" in told.err) == (1, True)
 

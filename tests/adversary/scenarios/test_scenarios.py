@@ -16,7 +16,7 @@ from rich.console import Console
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.cli.main import main
-from sapo_adversary.scenarios.matrices import MATRICES, names_of, one_out, scenarios_of
+from sapo_adversary.scenarios.matrices import MATRICES, names_of, scenarios_of
 from sapo_adversary.scenarios.outcome import COLUMNS, rows
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.play import play
@@ -31,7 +31,6 @@ from sapo_adversary.scenarios.scenario import (
 )
 from sapo_adversary.scenarios.table import markdown
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_node.groups.messages import FILTERS
 from sapo_protocol import LocalError
 
 
@@ -55,13 +54,6 @@ def test_arms_differ_in_the_attack_and_in_what_is_left_out_alone():
     assert replace(undefended, name="", without=()) == replace(defended, name="")
     assert replace(defended, name="", attackers=()) == replace(control, name="")
     assert scenario.simulation("alone").nodes[0].external == 0
-
-
-def test_each_filter_is_left_out_by_itself():
-    played = [each.simulation("undefended") for each in one_out(load_scenario("poison-text"))]
-    assert [{*FILTERS} - {*each.filters_of(each.nodes[0])} for each in played] == [
-        {filter_name} for filter_name in FILTERS
-    ]
 
 
 def test_real_models_play_in_fewer_nodes_and_are_held_to_the_same_promises():

@@ -1,0 +1,48 @@
+"""The matrix of filters left out: what each filter earns against an attacker who knows the filters.
+
+It plays each poison against nodes without the filters that could stop it, one by one, and without two of them that ask
+almost the same. The other filters stay. A filter that earns nothing in any of these runs, nor in those of honest
+swarms, is not needed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sapo_adversary.scenarios.keys import KEYS, cell_of
+from sapo_adversary.scenarios.outcome import Outcome
+from sapo_adversary.scenarios.scenario import Arm, Scenario, load_scenario, with_keys
+from sapo_node.groups.messages import reason_of
+
+LEFT_OUT: Mapping[str, Sequence[tuple[str, ...]]] = {
+    "poison-text-adaptive": [("n-gram",)],
+    "poison-gibberish-adaptive": [("n-gram",), ("baseline",)],
+    "poison-math-adaptive": [("equation",), ("answer-likelihood",), ("min-token-prob",)],
+    "poison-slip": [("equation",), ("min-token-prob",)],
+    "poison-trigger-adaptive": [("min-token-prob",)],
+    "poison-length-adaptive": [("length",)],
+    "poison-drift-adaptive": [("answer-likelihood",), ("min-token-prob",), ("min-token-prob", "answer-likelihood")],
+    "poison-beginnings": [("min-token-prob",)],
+    "poison-two-answers": [("one-answer",)],
+}
+"""The scenarios, each with the filters that nodes go without."""
+
+
+def scenarios_without(names: Iterable[str], keys: Sequence[int]) -> list[Scenario]:
+    """The named scenarios without some of the filters, with each of these numbers of keys, or with all of `KEYS`."""
+    return [
+        with_keys(replace(load_scenario(name), undefended=tuple(map(reason_of, left_out)), harm={}), number)
+        for name in names
+        for left_out in LEFT_OUT[name]
+        for number in keys or KEYS
+    ]
+
+
+def cells_without(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """What each poison did to nodes with all filters, and to nodes that went without some."""
+    cells: dict[tuple[str, int, tuple[str, ...]], dict[str, Any]] = {}
+    for each in outcomes:
+        both: Iterable[tuple[Arm, tuple[str, ...]]] = (("defended", ()), ("undefended", each.scenario.undefended))
+        for arm, without in both:
+            cells[each.scenario.name, each.attackers, without] = {**cell_of(each, arm), "without": list(without)}
+    return list(cells.values())

@@ -1,0 +1,94 @@
+"""The matrix of ablations: which filters nodes go without, which runs it shares, and what it tells of both arms."""
+
+import json
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from run_records import record
+from sapo_adversary.cli.main import main
+from sapo_adversary.scenarios.ablation import LEFT_OUT, cells_without, scenarios_without
+from sapo_adversary.scenarios.keys import KEYS, scenarios_with_keys
+from sapo_adversary.scenarios.matrices import names_of, scenarios_of
+from sapo_adversary.scenarios.outcome import outcome_of
+from sapo_adversary.scenarios.scenario import SHARE
+from sapo_adversary.scenarios.table import ablation
+from sapo_node.groups.messages import FILTERS
+
+
+def gone(scenario):
+    """The filters that the nodes of the undefended arm go without."""
+    attacked = scenario.simulation("undefended")
+    return {*FILTERS} - {*attacked.filters_of(attacked.nodes[0])}
+
+
+def test_nodes_go_without_the_named_filters_and_keep_the_others():
+    played = scenarios_without(["poison-drift-adaptive"], [64])
+    assert [gone(each) for each in played] == [
+        {"answer-likelihood"},
+        {"min-token-prob"},
+        {"answer-likelihood", "min-token-prob"},
+    ]
+
+
+def test_every_filter_of_a_node_is_left_out_of_some_poison():
+    assert {name for sets in LEFT_OUT.values() for names in sets for name in names} == {*FILTERS, "one-answer"}
+
+
+def test_each_poison_is_played_with_each_number_of_keys():
+    assert [each.keys for each in scenarios_of("ablation", ["poison-text-adaptive"])] == list(KEYS)
+
+
+def test_the_attacked_nodes_with_all_filters_are_those_of_the_matrix_of_keys():
+    [without] = scenarios_without(["poison-text-adaptive"], [64])
+    whole = scenarios_with_keys(["poison-text-adaptive"], [64])[0]
+    for arm in ("alone", "control", "defended"):
+        assert without.simulation(arm).digest() == whole.simulation(arm).digest()
+
+
+def test_a_scenario_that_leaves_no_filter_out_is_none_of_the_matrix(tmp_path, run_here):
+    assert names_of("ablation") == list(LEFT_OUT)
+    code, told = run_here(main, "matrix", "ablation", "--only", "poison-text", "--output", tmp_path)
+    assert (code, "the matrix ablation has no poison-text; it has poison-text-adaptive" in told.err) == (1, True)
+
+
+@pytest.fixture
+def cells():
+    """Of `poison-beginnings` with 64 and with 1 key, and of `poison-two-answers` with 64."""
+
+    def outcome(scenario, reward):
+        control, defended, undefended = record(0.5), record(0.5), record(reward)
+        arms = {"alone": control, "control": control, "undefended": undefended, "defended": defended}
+        return outcome_of(replace(scenario, harm={}), SHARE, [1], {arm: [of] for arm, of in arms.items()})
+
+    played = scenarios_without(["poison-beginnings"], [64, 1]) + scenarios_without(["poison-two-answers"], [64])
+    return cells_without(outcome(each, reward) for each, reward in zip(played, (0.3, 0.1, 0.4), strict=True))
+
+
+def test_a_cell_tells_what_the_nodes_went_without_and_nodes_with_all_filters_have_one_cell(cells):
+    assert [(each["scenario"], each["keys"], each["without"]) for each in cells] == [
+        ("poison-beginnings", 64, []),
+        ("poison-beginnings", 64, ["min-token-prob filter"]),
+        ("poison-beginnings", 1, []),
+        ("poison-beginnings", 1, ["min-token-prob filter"]),
+        ("poison-two-answers", 64, []),
+        ("poison-two-answers", 64, ["one-answer filter"]),
+    ]
+
+
+def test_the_table_has_a_row_for_what_was_left_out_from_the_fewest_keys_to_the_most(cells):
+    rows = [[part.strip() for part in line.split("|")[1:-1]] for line in ablation(cells).splitlines()[2:]]
+    assert [row[:2] + row[3:5] for row in rows] == [
+        ["`poison-beginnings`", "nothing", "1 / 64", "0.0 / 0.0 %"],
+        ["`poison-beginnings`", "min-token-prob filter", "1 / 64", "80.0 / 40.0 %"],
+        ["`poison-two-answers`", "nothing", "64", "0.0 %"],
+        ["`poison-two-answers`", "one-answer filter", "64", "20.0 %"],
+    ]
+
+
+def test_what_is_kept_of_the_matrix_makes_the_same_table(cells):
+    script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
+    kept = script["summary_of"]({"command": "x", "version": "1", "outcomes": [], "without": cells})
+    assert ablation(json.loads(json.dumps(kept))["without"]) == ablation(cells)
