@@ -15,11 +15,10 @@ def answer_span(completion: str) -> tuple[int, int] | None:
     return None if begin < 0 else (begin + len(ANSWER_BEGIN), end)
 
 
-def answer_end(completion: str) -> int | None:
+def answer_end(completion: str, *, thinks: bool = False) -> int | None:
     """Return the character after the first closing tag of an answer outside thinking, where sampling ends. None if
-    there is none: while it thinks, a model may only name the tags.
+    there is none: while it thinks, a model may only name the tags. `thinks` says that the prompt began to think.
     """
-    thinks = False
     for tag in _TAG.finditer(completion):
         if tag[0] != ANSWER_END:
             thinks = tag[0] == THINK

@@ -63,6 +63,17 @@ def prompt_tokens(chat: Chat, tokenizer: Any, *, ends: Collection[int], thinking
     return ids[:-1] if ids and ids[-1] in ends else ids
 
 
+def begins_to_think(tokenizer: Any, *, thinking: bool) -> bool:
+    """Return whether the chat template ends a prompt inside of thinking, as that of DeepSeek-R1-Distill does."""
+    if not tokenizer.chat_template:
+        return False
+    try:
+        prompt = _rendered(chat_of(Prompt("?")), tokenizer, thinking=thinking)
+    except TemplateFailed:
+        return False
+    return prompt.rfind(THINK) > prompt.rfind(THOUGHT)
+
+
 def answer_end_first(ends: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
     """Return the ids that end a text, each once: first that with which the chat template ends an answer.
 

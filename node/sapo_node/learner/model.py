@@ -32,6 +32,7 @@ from sapo_node.learner.encoding import (
     Lead,
     TemplateFailed,
     Unreadable,
+    begins_to_think,
     completion_tokens,
     decoded,
     lead_of,
@@ -79,6 +80,8 @@ class Policy:
     """What is read before the text of a peer's completion."""
     thinking: bool = False
     """Whether a chat template that has the choice begins with a section for thinking, as that of Qwen3."""
+    thinks: bool = False
+    """Whether its chat template ends each prompt inside of thinking."""
     lora: int = 0
     """Rank of the trained adapters; 0 if all weights are trained."""
     lora_layers: int = 0
@@ -105,7 +108,7 @@ class Policy:
         """Return whether the last of a completion's tokens completes the closing tag of an answer."""
         # A token has at least one character of the tag, but for the pieces of a character of several bytes.
         tail = self.decode(tokens[-2 * len(ANSWER_END) :]) if tokens and tokens[-1] in self.closing else ""
-        return ANSWER_END in tail and answer_end(self.decode(tokens)) is not None
+        return ANSWER_END in tail and answer_end(self.decode(tokens), thinks=self.thinks) is not None
 
     def encode_foreign(self, text: str) -> list[int] | None:
         """Encode a peer's completion as ordinary text. Return None if the tokenizer gives a special token anyway.
@@ -260,6 +263,7 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
         forbidden=forbidden,
         closing=closing_of(tokenizer),
         lead=lead_of(tokenizer),
+        thinks=begins_to_think(tokenizer, thinking=policy.thinking),
     )
 
 

@@ -28,6 +28,12 @@ def test_sampling_does_not_end_in_a_text_without_a_closing_tag_outside_thinking(
     assert answer_end(text) is None
 
 
+def test_a_text_behind_a_prompt_that_began_to_think_ends_with_the_first_answer_after_the_thinking():
+    text = "it goes between <answer> and </answer>. 2+2=4</think><answer>4</answer>"
+    assert answer_end(text, thinks=True) == len(text)
+    assert answer_end(text.replace(THOUGHT, ""), thinks=True) is None
+
+
 @given(st.lists(st.sampled_from([THINK, THOUGHT, ANSWER_END, "<answer>", "4", "<", ">"])))
 def test_sampling_ends_at_the_shortest_beginning_that_closes_an_answer_while_nobody_thinks(parts):
     text = "".join(parts)

@@ -69,6 +69,21 @@ def test_a_closing_tag_ends_a_completion_unless_the_model_still_thinks(folder, t
     assert policy.closes_answer(policy.tokenizer(text, add_special_tokens=False)["input_ids"]) is closes
 
 
+@pytest.mark.parametrize(("ending", "thinks"), [("<think>\n", True), ("<think>\n\n</think>", False)])
+def test_a_template_that_opens_thinking_in_the_prompt_has_the_model_think_from_the_first_token_on(
+    tmp_path, ending, thinks
+):
+    write_model(tmp_path, "llama")
+    write_tokenizer(tmp_path, TEMPLATE + ending)
+    policy = load(options(tmp_path))
+    named, answered = (
+        policy.tokenizer(text, add_special_tokens=False)["input_ids"]
+        for text in ("it goes into <answer></answer>", "2+2=4</think><answer>4</answer>")
+    )
+    assert policy.closes_answer(named) is not thinks
+    assert policy.closes_answer(answered)
+
+
 def test_it_samples_with_either(folder):
     for thinking in (False, True):
         [group] = generate(
