@@ -63,6 +63,15 @@ class SteadyGossipSub(GossipSub):  # type: ignore[misc]
         worst = super()._select_peers_for_pruning(topic, num_to_prune + len(kept))
         return [peer for peer in worst if peer not in kept][:num_to_prune]
 
+    async def flush_pending_messages(self, peer_id: Any) -> None:
+        """Put what waited for the subscriptions of a peer into its queue. The library writes it to the stream beside
+        the queue, which mixes the bytes of two RPCs.
+        """
+        self._prune_pending_messages(peer_id)
+        for _, rpc in self._pending_messages.pop(peer_id, ()):
+            if any(peer_id in self.pubsub.peer_topics.get(topic, ()) for topic in rpc.publish[0].topicIDs):
+                self.send_rpc(peer_id, rpc)
+
     def _dialled(self, topic: str) -> set[Any]:
         """The peers on a topic that this node dialled."""
         connections = self.pubsub.host.get_network().get_connections

@@ -7,7 +7,7 @@ prunes as many.
 
 import random
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -151,11 +151,21 @@ class ScoredGossipSub(SteadyGossipSub):
         if not self.defences.control_caps:
             await super().handle_iwant(iwant_msg, sender_peer_id)
             return
-        wanted = {(sender_peer_id, key) for key in iwant_msg.messageIDs} - self._served
-        found = [(each, message) for each in wanted if (message := self.mcache.get(each[1]))]
-        self._served.update(each for each, _ in found)
-        if found:
-            self.send_rpc(sender_peer_id, rpc_pb2.RPC(publish=[message for _, message in found]))
+        if found := self._unserved(sender_peer_id, iwant_msg.messageIDs):
+            self.send_rpc(sender_peer_id, rpc_pb2.RPC(publish=found))
+
+    async def send_recent_messages(self, peer_id: Any, topic: str) -> None:
+        """Put the latest messages into the queue of a new follower of a topic. The library writes them to the stream
+        beside the queue, which mixes the bytes of two RPCs, and holds any number of them for a peer that does not read.
+        """
+        for message in self._unserved(peer_id, self.mcache.window(topic)):
+            self.send_rpc(peer_id, rpc_pb2.RPC(publish=[message]))
+
+    def _unserved(self, peer: Any, keys: Iterable[bytes]) -> list[Any]:
+        """The messages of these ids in the cache, without those that the peer got since the last heartbeat."""
+        wanted = {key: message for key in keys if (peer, key) not in self._served and (message := self.mcache.get(key))}
+        self._served.update((peer, key) for key in wanted)
+        return list(wanted.values())
 
     def _check_back_off(self, peer: Any, topic: str) -> bool:
         """Whether a peer must stay out of the mesh: in back-off, or with a negative score."""
