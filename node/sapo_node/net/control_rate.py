@@ -4,9 +4,21 @@ from typing import Any
 
 from sapo_node.net.link_budget import LinkBudget
 
-ALLOWED = {"ihave": 10, "offered": 512, "iwant": 10, "wanted": 64, "graft": 20, "prune": 20, "idontwant": 0, "rpc": 32}
-"""What one peer may send per second: control messages, ids in them, and RPCs without a message. An honest router sends
-one or two of each per heartbeat. IDONTWANT belongs to a gossipsub version that this node does not speak."""
+TOPICS = 40
+"""Above the topics of any swarm: MAX_SHARDS, and that of evidence."""
+ALLOWED = {
+    "ihave": TOPICS,
+    "offered": 512,
+    "iwant": TOPICS,
+    "wanted": 64,
+    "graft": TOPICS,
+    "prune": TOPICS,
+    "idontwant": 0,
+    "rpc": TOPICS,
+}
+"""What one peer may send per second: control messages, ids in them, and RPCs without a message. In one heartbeat an
+honest router sends one IHAVE, GRAFT or PRUNE for each topic in one RPC, and one IWANT for each topic in an RPC of its
+own. IDONTWANT belongs to a gossipsub version that this node does not speak."""
 BURST_SECONDS = 10.0  # of ALLOWED may come at once: if this node did not read for so long, as many are waiting
 
 

@@ -6,7 +6,7 @@ prunes as many.
 """
 
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from statistics import median
@@ -18,6 +18,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from sapo_node.net.control_rate import ControlBudget
 from sapo_node.net.gossip_score import NEAR_SECONDS, TOLERATED, Offence, Scores
 from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
+from sapo_node.net.rpc_limits import OFFERED_IDS
 
 KEPT_BY_SCORE = 4  # best peers that stay in a mesh that is too large; of the others random ones stay, so also new ones
 OPPORTUNITY_BEATS = 15  # heartbeats between attempts to improve a mesh
@@ -26,8 +27,7 @@ OPPORTUNITY_PEERS = 2  # that are added in one attempt
 BACKOFF_SLACK = 5  # seconds by which two nodes may differ about the end of a back-off
 CROWDED_BACK_OFF = 10  # seconds out of a mesh that was too large: its first prunes come before any peer has a score
 
-OFFERED_IDS = 512  # in one IHAVE that this node sends
-ASKED_IDS = 32  # that this node requests of one peer and topic at a time
+ASKED_IDS = 32  # that this node requests of one peer in one heartbeat
 PROMISE_SECONDS = 10.0  # for the first of these ids to arrive
 ARRIVALS = 1024  # messages of the last NEAR_SECONDS
 
@@ -63,6 +63,7 @@ class ScoredGossipSub(SteadyGossipSub):
         self._promises: dict[tuple[Any, str], Promise] = {}
         self._control = ControlBudget()
         self._served: set[tuple[Any, bytes]] = set()
+        self._asked: Counter[Any] = Counter()  # ids of each peer since the last heartbeat
         self._crowded_out: set[tuple[Any, str]] = set()
         """Who had no room in a mesh at the last heartbeat."""
 
@@ -134,15 +135,17 @@ class ScoredGossipSub(SteadyGossipSub):
             self._admit(peer, topic)
 
     async def handle_ihave(self, ihave_msg: Any, sender_peer_id: Any) -> None:
-        """Request up to ASKED_IDS of the offered ids that we lack. We request more of a peer once one has arrived."""
+        """Request some of the offered ids that we lack. We request more of a peer and topic once one has arrived."""
         if not self.defences.control_caps:
             await super().handle_ihave(ihave_msg, sender_peer_id)
             return
         topic, peer = ihave_msg.topicID, sender_peer_id
         lacking = {key for key in ihave_msg.messageIDs if not self.pubsub.seen_messages.has(key)}
-        if not lacking or (peer, topic) in self._promises:
+        most = min(len(lacking), ASKED_IDS - self._asked[peer])
+        if not most or (peer, topic) in self._promises:
             return
-        asked = random.sample(sorted(lacking), min(len(lacking), ASKED_IDS))
+        asked = random.sample(sorted(lacking), most)
+        self._asked[peer] += most
         self._promises[peer, topic] = Promise(trio.current_time() + PROMISE_SECONDS, frozenset(asked))
         await self.emit_iwant(asked, peer)
 
@@ -212,6 +215,7 @@ class ScoredGossipSub(SteadyGossipSub):
                 del self._promises[peer, topic]
                 self.scores.offended(now, str(peer), Offence.BROKEN_PROMISE)
         self._served.clear()
+        self._asked.clear()
         self._crowded_out.clear()
         for topic, peers in self.back_off.items():
             self.back_off[topic] = {peer: until for peer, until in peers.items() if until > now}
@@ -274,11 +278,15 @@ class ScoredGossipSub(SteadyGossipSub):
             await self.emit_prune(topic, peer, do_px=False, is_unsubscribe=True)
 
     async def _emit_control_msgs(self, peers_to_graft: Any, peers_to_prune: Any, peers_to_gossip: Any) -> None:
-        """Send each peer its own control messages. The library also sends it the GRAFTs of the peers before it."""
+        """Send each peer its own control messages. The library also sends it the GRAFTs of the peers before it, and
+        any number of ids: here the topics share what one RPC may offer.
+        """
         for peer in {**peers_to_graft, **peers_to_prune, **peers_to_gossip}:
+            latest = peers_to_gossip.get(peer, {})
+            most = OFFERED_IDS // max(1, len(latest))
             offers = [
-                rpc_pb2.ControlIHave(topicID=topic, messageIDs=random.sample(ids, min(len(ids), OFFERED_IDS)))
-                for topic, ids in peers_to_gossip.get(peer, {}).items()
+                rpc_pb2.ControlIHave(topicID=topic, messageIDs=random.sample(ids, min(len(ids), most)))
+                for topic, ids in latest.items()
             ]
             grafts = [rpc_pb2.ControlGraft(topicID=topic) for topic in peers_to_graft.get(peer, ())]
             prunes = [
