@@ -61,7 +61,7 @@ WEIGHT: Mapping[Offence, float] = {
     Offence.EXCESS: 1.0,
     Offence.EARLY_GRAFT: 1.0,
     Offence.STRANGE_GRAFT: 1.0,
-    Offence.BROKEN_PROMISE: 3.0,  # at most one in ten seconds and topic
+    Offence.BROKEN_PROMISE: 3.0,  # at most one in ten seconds
     Offence.UNFINISHED: 3.0,  # an honest peer commits one if its link stalls
 }
 TOLERATED = 6.0

@@ -210,10 +210,10 @@ class ScoredGossipSub(SteadyGossipSub):
         now = trio.current_time()
         for key in [key for key, arrival in self._arrivals.items() if now - arrival.time > NEAR_SECONDS]:
             self._credit(self._arrivals.pop(key))
-        for (peer, topic), promise in list(self._promises.items()):
-            if now > promise.until:
-                del self._promises[peer, topic]
-                self.scores.offended(now, str(peer), Offence.BROKEN_PROMISE)
+        # Once for all topics: an honest peer that stalls breaks what it promised on each of them.
+        for peer in {peer for (peer, _), promise in self._promises.items() if now > promise.until}:
+            self._promises = {key: promise for key, promise in self._promises.items() if key[0] != peer}
+            self.scores.offended(now, str(peer), Offence.BROKEN_PROMISE)
         self._served.clear()
         self._asked.clear()
         self._crowded_out.clear()

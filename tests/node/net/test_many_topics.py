@@ -71,3 +71,16 @@ async def test_what_is_asked_of_one_peer_in_a_heartbeat_does_not_grow_with_the_t
         await trio.sleep(0.5)
         asked = [key for rpc in mallory.received for iwant in rpc.control.iwant for key in iwant.messageIDs]
         assert len(asked) == 32
+
+
+async def test_a_peer_that_stalls_breaks_one_promise_whatever_the_number_of_its_topics(
+    start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapo_node.net.router.PROMISE_SECONDS", 0.1)
+    node = await start(1, shards=MAX_SHARDS)
+    async with attacker(node.address) as mallory:
+        offers = [rpc_pb2.ControlIHave(topicID=topic, messageIDs=[topic.encode()[-32:]]) for topic in node.topics]
+        await mallory.send_rpc(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(ihave=offers)))
+        await until(lambda: sum(len(rpc.control.iwant) for rpc in mallory.received) == MAX_SHARDS)
+        await trio.sleep(2.5)  # longer than the promises and a heartbeat
+        assert 2 < node.router.scores.of(trio.current_time(), mallory.peer_id).offences <= 3
