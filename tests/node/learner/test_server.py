@@ -13,6 +13,7 @@ from inference_server import InferenceServer
 from sapo_node.app.config import Config
 from sapo_node.app.learner_options import learner_options
 from sapo_node.app.state import StateFolder
+from sapo_node.groups.answer import THINK, THOUGHT
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     Generated,
@@ -36,6 +37,7 @@ from sapo_node.learner.server.engines import find_engine
 from sapo_node.learner.server.generation import TOLERANCE, server_of
 from sapo_node.learner.service import Service
 from sapo_protocol import LocalError, load_manifest
+from tiny_models import TEMPLATE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
 
@@ -44,6 +46,7 @@ QUESTIONS = (
     Prompt("Why?", (Example("Who?", "<answer>You</answer>"),)),
 )
 MAX_TOKENS, FEW_TOKENS = 40, 4
+ANSWER = "<answer>4</answer>"
 ENGINES = [("vllm", 4), ("sglang", 4), ("sglang", 0)]
 """Who serves, and the rank of the adapters that are trained; 0 trains all weights."""
 
@@ -58,8 +61,7 @@ class Node:
             server=url,
             groups=len(QUESTIONS),
             completions=4,
-            max_tokens=MAX_TOKENS,
-            **{"learning_rate": 1e-3} | changes,
+            **{"learning_rate": 1e-3, "max_tokens": MAX_TOKENS} | changes,
         )
         self.service = Service(self.options)
 
@@ -197,6 +199,32 @@ def test_completions_of_a_server_end_where_those_of_this_node_end(tmp_path):
     assert first.finish == "stop"
     assert first.text.endswith("</answer>")
     assert len(first.tokens) == len(first.logprobs)
+
+
+class ThinkingServer(InferenceServer):
+    """Its model names the tags of an answer while it thinks, and writes on behind its answer."""
+
+    @torch.no_grad()
+    def _sample(self, prompt, count, sampling, most):
+        tokens = self.tokenizer(f"It goes into <answer></answer>. 4{THOUGHT}{ANSWER} So.")["input_ids"][:most]
+        logits = self.model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 : -1]
+        logits[:, [int(token) for token in sampling["logit_bias"]]] -= 100
+        logprobs = logits.log_softmax(-1)[range(len(tokens)), tokens].tolist()
+        ended = (place for place, _ in enumerate(tokens, 1) if self._ends(tokens[:place], sampling))
+        end = next(ended, len(tokens))
+        return [(tokens[:end], logprobs[:end])] * count
+
+
+@pytest.mark.parametrize("owner", ["vllm", "sglang"])
+def test_a_server_goes_on_where_a_model_that_thinks_names_the_tags_of_an_answer(owner, tmp_path):
+    folder = write_model(tmp_path, "llama")
+    write_tokenizer(folder, f"{TEMPLATE}{THINK}\n")
+    with ThinkingServer(folder, owner=owner) as server:
+        generated = Node(tmp_path, server.url, model=str(folder), max_tokens=80).generate(max_tokens=80)
+    assert "it samples with" in generated.notice
+    assert {(each.text[-len(ANSWER) :], each.finish) for group in generated.groups for each in group} == {
+        (ANSWER, "stop")
+    }
 
 
 def test_other_weights_on_the_server_are_noticed(server, tmp_path):

@@ -35,7 +35,6 @@ _PLAIN = {
     "repetition_penalty": 1.0,
     "frequency_penalty": 0.0,
     "presence_penalty": 0.0,
-    "stop": [ANSWER_END],
 }
 
 
@@ -51,6 +50,10 @@ class Asked:
     """Tokens that end a completion."""
     forbidden: tuple[int, ...]
     """Tokens that no completion may hold."""
+    may_think: bool = False
+    """Whether the model may name the tags of an answer while it thinks. A server would stop there, so it is to go on
+    behind an answer, too.
+    """
 
     @property
     def each(self) -> list[Tokens]:
@@ -66,7 +69,8 @@ class Asked:
     def sampling(self) -> dict[str, Any]:
         """The parameters that all servers call the same."""
         banned = {str(token): BANNED for token in self.forbidden}
-        return {**_PLAIN, "stop_token_ids": list(self.ends), **({"logit_bias": banned} if banned else {})}
+        stop = {"stop": [] if self.may_think else [ANSWER_END], "stop_token_ids": list(self.ends)}
+        return {**_PLAIN, **stop, **({"logit_bias": banned} if banned else {})}
 
 
 @dataclass(frozen=True, slots=True)

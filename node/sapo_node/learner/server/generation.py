@@ -25,6 +25,7 @@ import torch
 from safetensors import SafetensorError
 
 from sapo_node.contributors.address import KEY_VARIABLE
+from sapo_node.groups.answer import THINK
 from sapo_node.groups.messages import Generated, GenerateRequest, LearnerOptions
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.draft import Draft
@@ -164,13 +165,18 @@ def _sampled(
 ) -> list[list[Draft]]:
     """Return the completions of each prompt. Raises ServerFailed if one is none that this node could sample."""
     forbidden = tuple(policy.forbidden.tolist())
-    asked = Asked(prompts, request.completions, request.max_tokens, policy.ends, forbidden)
+    asked = Asked(prompts, request.completions, request.max_tokens, policy.ends, forbidden, _may_think(policy))
     replies = iter(engine.sample(name, asked))
     allowed = frozenset(range(policy.vocabulary)).difference(forbidden)
     return [
         [_draft(policy, next(replies), allowed, request.max_tokens, max_bytes) for _ in range(request.completions)]
         for _ in prompts
     ]
+
+
+def _may_think(policy: Policy) -> bool:
+    """Return whether a completion may hold thinking: its prompt ends inside of it, or a token stands for it."""
+    return policy.thinks or THINK in policy.tokenizer.get_vocab()
 
 
 def _draft(policy: Policy, reply: Reply, allowed: frozenset[int], max_tokens: int, max_bytes: int) -> Draft:
