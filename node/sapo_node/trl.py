@@ -11,6 +11,7 @@ TRL calls `rollout_func` experimental. This module was written for TRL 1.16; it 
 GRPOTrainer and calls another.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,8 @@ class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         tokenizer = self.processing_class
         prompts = [prompt_ids(prompt, tokenizer, thinking=self.thinking) for prompt in asked.prompts]
         ids = [prompt for prompt in prompts for _ in range(asked.completions)]
-        sampled = self._generate_single_turn(ids, None, {}, asked.completions)[0]
-        return completions_of(asked, sampled, tokenizer, ends=self.eos_token_ids)
+        sampled, logprobs = self._generate_single_turn(ids, None, {}, asked.completions)
+        return completions_of(asked, sampled, tokenizer, ends=self.eos_token_ids, logprobs=logprobs)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
@@ -89,7 +90,8 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
         return {
             "prompt_ids": [row.prompt for row in places],
             "completion_ids": [row.completion for row in places],
-            "logprobs": None,  # TRL then takes those of the step itself
+            # With vLLM TRL corrects for what it sampled with; else it takes the probabilities of the step itself.
+            "logprobs": [_sampled(row) for row in places] if trainer.use_vllm else None,
             "env_mask": [row.mask for row in places],
             "advantage": [row.advantage for row in places],
             "reward": [row.reward for row in places],
@@ -176,6 +178,11 @@ def _require_one_step(settings: GRPOConfig) -> None:
             "the node counts one step for each batch: leave num_iterations at 1, and let "
             "per_device_train_batch_size * gradient_accumulation_steps be generation_batch_size"
         )
+
+
+def _sampled(row: Row) -> list[float]:
+    """Return the log-probabilities with which the tokens were sampled; TRL corrects for none where they are NaN."""
+    return list(row.logprobs) or [math.nan] * len(row.completion)
 
 
 @torch.no_grad()

@@ -46,6 +46,8 @@ class Row:
     reward: float
     refused: Refusal | None = None
     """Why nothing of it can be trained on."""
+    logprobs: tuple[float, ...] = ()
+    """The log-probabilities with which this trainer sampled the tokens, if it sent them."""
 
 
 def prompt_ids(messages: Sequence[Message], tokenizer: Any, *, thinking: bool = False) -> list[int]:
@@ -59,16 +61,23 @@ def prompt_ids(messages: Sequence[Message], tokenizer: Any, *, thinking: bool = 
 
 
 def completions_of(
-    asked: Prompts, sampled: Sequence[Sequence[int]], tokenizer: Any, *, ends: Collection[int] = ()
+    asked: Prompts,
+    sampled: Sequence[Sequence[int]],
+    tokenizer: Any,
+    *,
+    ends: Collection[int] = (),
+    logprobs: Sequence[Sequence[float | None]] | None = None,
 ) -> list[list[Completion]]:
     """Return what `Feed.next_batch` wants of the sampled token ids: G completions of each prompt, one after another.
 
     A completion ends with its first end: what an engine wrote behind it, such as padding, is left out. A completion
     over the bound in bytes is cut, and its tokens with it. `ends` are the ids that end a completion, where the model
-    has others than that of the tokenizer.
+    has others than that of the tokenizer. `logprobs` are those with which the engine sampled each token. Where it does
+    not know one of them, none of that completion is sent.
     """
     decode = partial(decoded, tokenizer, specials_of(tokenizer))
-    found = [_completion(ids, asked.max_bytes, decode, {tokenizer.eos_token_id, *ends}) for ids in sampled]
+    parts = zip(sampled, logprobs or [()] * len(sampled), strict=True)
+    found = [_completion(*part, asked.max_bytes, decode, {tokenizer.eos_token_id, *ends}) for part in parts]
     size = asked.completions
     return [found[first : first + size] for first in range(0, len(found), size)]
 
@@ -144,7 +153,7 @@ class _Reader:
             return self._left_out(group, completion, prompt)
         asked = self.logprobs if group.source == "external" and completion.advantage > 0 else None
         kept = self.batch.kept(group, completion, offsets, asked(prompt, ids) if asked else None)
-        return _row(group, completion, prompt, ids, [int(each) for each in kept])
+        return replace(_row(group, completion, prompt, ids, [int(each) for each in kept]), logprobs=completion.logprobs)
 
     def _tokens(self, completion: Graded) -> tuple[list[int], list[tuple[int, int]]]:
         """The token ids, and of each the first character and the one after its last."""
@@ -172,12 +181,15 @@ class _Reader:
         return replace(_row(group, completion, prompt, [self.end], [0]), refused=reason)
 
 
-def _completion(ids: Sequence[int], max_bytes: int, decode: Decode, ends: Collection[int]) -> Completion:
+def _completion(
+    ids: Sequence[int], logprobs: Sequence[float | None], max_bytes: int, decode: Decode, ends: Collection[int]
+) -> Completion:
     end = next((place for place, token in enumerate(ids) if token in ends), None)
     ids = ids if end is None else ids[: end + 1]
     kept, text = within(ids, max_bytes, decode)
     whole = end is not None and len(kept) == len(ids)
-    return Completion(text, "stop" if whole else "length", tuple(kept))
+    known = tuple(each for each in logprobs[: len(kept)] if each is not None)
+    return Completion(text, "stop" if whole else "length", tuple(kept), known if len(known) == len(kept) else ())
 
 
 class _Refused(Exception):

@@ -55,6 +55,16 @@ def test_a_completion_of_this_trainer_keeps_its_own_tokens(tokenizer):
     assert (row.completion, row.mask, row.advantage) == ([5, 6, 7], [1, 1, 1], -1.0)
 
 
+def test_the_log_probabilities_of_an_engine_go_with_the_tokens_that_are_kept(tokenizer):
+    end = tokenizer.eos_token_id
+    asked = Prompts("p", (CHAT,), 3, 8, 1024)
+    logprobs = [[-0.5, -1.0, -2.0], [-0.5, None], [-0.5]]
+    [sampled] = completions_of(asked, [[5, end, 6], [5, 6], [7]], tokenizer, logprobs=logprobs)
+    assert [each.logprobs for each in sampled] == [(-0.5, -1.0), (), (-0.5,)]
+    own = batch(graded("a", 1.0, tokens=(5, end), logprobs=(-0.5, -1.0)), graded("b", -1.0), source="local")
+    assert [row.logprobs for row in rows_of(own, tokenizer, max_tokens=8)] == [(-0.5, -1.0), ()]
+
+
 def test_a_masked_phrase_is_not_trained_on(tokenizer):
     [row] = rows_of(batch(graded(CORRECT, 1.0, masked=((0, 5),))), tokenizer, max_tokens=64)
     kept = tokenizer.decode([token for token, kept in zip(row.completion, row.mask, strict=True) if kept])

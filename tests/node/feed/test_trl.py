@@ -147,6 +147,56 @@ async def test_a_model_object_that_cannot_lose_its_adapters_is_refused_when_step
             await in_thread(train)
 
 
+class Engine:
+    """Samples in the place of vLLM, and says with which log-probabilities, as TRL asks it to."""
+
+    def __init__(self, trainer):
+        self.trainer = trainer
+
+    def sync_weights(self):
+        pass
+
+    @torch.no_grad()
+    def generate(self, prompts, **_):
+        model = self.trainer.model
+        found = []
+        for prompt in prompts:
+            tokens = model.generate(torch.tensor([prompt]), generation_config=self.trainer.generation_config)[0]
+            logprobs = model(tokens[None]).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+            found.append((tokens[len(prompt) :].tolist(), logprobs.gather(1, tokens[len(prompt) :, None]).tolist()))
+        ids, logprobs = zip(*found, strict=True)
+        return None, list(ids), list(logprobs), None
+
+
+async def test_trl_corrects_for_the_probabilities_of_vllm_where_this_policy_sampled_alone(
+    swarm_trl, settings, tmp_path, manifest, monkeypatch
+):
+    made = []
+
+    class Trainer(swarm_trl.SwarmTrainer):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.use_vllm, self.vllm_generation, self._last_loaded_step = True, Engine(self), -1
+
+        def _generate_and_score_completions(self, inputs):
+            made.append(super()._generate_and_score_completions(inputs))
+            return made[-1]
+
+    monkeypatch.setattr(swarm_trl, "SwarmTrainer", Trainer)
+    node = FedNode(tmp_path, manifest, local=1, external=1, filters=())
+    async with node.running(rounds=1):
+        node.offer(0)
+        chosen = settings(max_steps=1, save_strategy="no", vllm_importance_sampling_mode="token_mask")
+        await in_thread(swarm_trl.train, "seed", Feed(node.file, patience=20), chosen)
+        await node.finished.wait()
+    [output] = made
+    local, other = output["sampling_per_token_logps"].split(8)
+    assert not local.isnan().any()
+    assert other[output["tool_mask"][8:].bool() & output["completion_mask"][8:].bool()].isnan().all()
+    ratio = output["importance_sampling_ratio"]
+    assert (ratio[output["completion_mask"].bool()] - 1).abs().max() < 1e-3
+
+
 def test_trl_stops_at_every_end_of_the_model(swarm_trl, settings):
     model, tokenizer = seed_policy()
     [tag] = tokenizer("</answer>", add_special_tokens=False)["input_ids"]
