@@ -12,7 +12,8 @@ GRPOTrainer and calls another.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         tokenizer = self.processing_class
         prompts = [prompt_ids(prompt, tokenizer, thinking=self.thinking) for prompt in asked.prompts]
         ids = [prompt for prompt in prompts for _ in range(asked.completions)]
-        sampled, logprobs = self._generate_single_turn(ids, None, {}, asked.completions)
+        with _without_dropout(self.model):
+            sampled, logprobs = self._generate_single_turn(ids, None, {}, asked.completions)
         return completions_of(asked, sampled, tokenizer, ends=self.eos_token_ids, logprobs=logprobs)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -180,6 +182,17 @@ def _require_one_step(settings: GRPOConfig) -> None:
         )
 
 
+@contextmanager
+def _without_dropout(model: Any) -> Iterator[None]:
+    """Within this context the model drops nothing out, as in a node: TRL asks for a batch while the model trains."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 def _sampled(row: Row) -> list[float]:
     """Return the log-probabilities with which the tokens were sampled; TRL corrects for none where they are NaN."""
     return list(row.logprobs) or [math.nan] * len(row.completion)
@@ -187,7 +200,8 @@ def _sampled(row: Row) -> list[float]:
 
 @torch.no_grad()
 def _logprobs(model: Any, prompt: list[int], ids: list[int]) -> list[float]:
-    logits = model(torch.tensor([prompt + ids], device=model.device)).logits[0]
+    with _without_dropout(model):
+        logits = model(torch.tensor([prompt + ids], device=model.device)).logits[0]
     found: list[float] = logits[len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(ids)), ids].tolist()
     return found
 

@@ -197,6 +197,23 @@ async def test_trl_corrects_for_the_probabilities_of_vllm_where_this_policy_samp
     assert (ratio[output["completion_mask"].bool()] - 1).abs().max() < 1e-3
 
 
+async def test_trl_samples_and_filters_without_dropout_and_trains_with_it(swarm_trl, settings, tmp_path, manifest):
+    model, tokenizer = seed_policy()
+    adapters = peft.LoraConfig(target_modules="all-linear", lora_dropout=0.3)
+    read = []
+    model.register_forward_pre_hook(
+        lambda model, _, given: read.append((model.training, torch.is_grad_enabled())), with_kwargs=True
+    )
+    node = FedNode(tmp_path, manifest, local=1, external=1, filters=("min-token-prob",))
+    async with node.running(rounds=1):
+        node.offer(0)
+        chosen = settings(max_steps=1, save_strategy="no")
+        train = partial(swarm_trl.train, model, Feed(node.file, patience=20), chosen)
+        await in_thread(partial(train, processing_class=tokenizer, peft_config=adapters))
+        await node.finished.wait()
+    assert set(read) == {(False, False), (True, True)}
+
+
 def test_trl_stops_at_every_end_of_the_model(swarm_trl, settings):
     model, tokenizer = seed_policy()
     [tag] = tokenizer("</answer>", add_special_tokens=False)["input_ids"]
