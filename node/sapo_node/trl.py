@@ -11,6 +11,7 @@ TRL calls `rollout_func` experimental. This module was written for TRL 1.16; it 
 GRPOTrainer and calls another.
 """
 
+import gc
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -139,6 +140,9 @@ def train(model: Any, feed: Feed, settings: GRPOConfig, **options: Any) -> Any:
             last = back.step
             if start:
                 start.restore(trainer.model)
+        # The next trainer needs the memory of this one. Its parts refer to each other.
+        del trainer
+        gc.collect()
 
 
 class _Start:

@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -131,6 +132,25 @@ async def test_a_model_object_without_a_checkpoint_goes_back_to_its_first_weight
             assert step == 0
             torch.testing.assert_close(computed, feed.computed, atol=1e-3, rtol=0)
         assert len(feed.told) == 2
+
+
+async def test_steps_back_free_the_model_before_another_one_is_loaded(
+    swarm_trl, settings, tmp_path, manifest, monkeypatch
+):
+    models, alive = [], []
+
+    class Trainer(swarm_trl.SwarmTrainer):
+        def __init__(self, *args, **options):
+            alive.append(sum(model() is not None for model in models))
+            super().__init__(*args, **options)
+            models.append(weakref.ref(self.model))
+
+    monkeypatch.setattr(swarm_trl, "SwarmTrainer", Trainer)
+    node = FedNode(tmp_path, manifest, local=1, external=0, filters=())
+    async with node.running():
+        feed = Alarmed(node.file, patience=20)
+        await in_thread(swarm_trl.train, "seed", feed, settings(per_device_train_batch_size=8, max_steps=2))
+    assert alive == [0, 0]
 
 
 async def test_a_model_object_that_cannot_lose_its_adapters_is_refused_when_steps_are_taken_back(
