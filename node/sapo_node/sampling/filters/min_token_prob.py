@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar
 
+from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
@@ -42,10 +43,12 @@ class MinTokenProbFilter(Filter):
         """The log-probability of the least probable token of each, and that of the whole completion."""
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
-        """Take in the local completions of a round. Where their probabilities are not known, they do not count."""
+        """Take in the local completions of a round. Where their probabilities are not known, they do not count. Nor do
+        they where a foreign trainer wrote on behind the answer: the bounds are those of the text before it.
+        """
         for group in local:
             correct = (each for each, reward in zip(group.completions, group.rewards, strict=True) if reward)
-            known = (each.logprobs for each in correct if each.logprobs)
+            known = (each.logprobs for each in correct if each.text.rstrip().endswith(ANSWER_END) and each.logprobs)
             self._own[group.dataset].extend(Bounds(min(logprobs), sum(logprobs)) for logprobs in known)
 
     def bounds(self, group: VerifiedGroup) -> Bounds:
