@@ -14,7 +14,9 @@ from transformers import (
     BloomForCausalLM,
     FalconH1Config,
     FalconH1ForCausalLM,
+    Gemma3Config,
     Gemma3ForCausalLM,
+    Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
@@ -50,6 +52,7 @@ from transformers import (
     Qwen3ForCausalLM,
     Qwen3NextConfig,
     Qwen3NextForCausalLM,
+    SiglipVisionConfig,
     SmolLM3Config,
     SmolLM3ForCausalLM,
 )
@@ -97,6 +100,16 @@ BLOOM_SHAPE = {
 }
 SMOLLM3 = {**SHAPE, "num_key_value_heads": 1, "no_rope_layer_interval": 2, "pad_token_id": None}
 """Its second layer has no positions."""
+VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+"""With more layers than the part for text has."""
+IMAGES = {"mm_tokens_per_image": 4, "image_token_index": 290, "boi_token_index": 291, "eoi_token_index": 292}
 FAMILIES = {
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=1, tie_word_embeddings=True)),
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=2)),
@@ -107,6 +120,13 @@ FAMILIES = {
     "phi": lambda: PhiForCausalLM(PhiConfig(**SHAPE, num_key_value_heads=1)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, **WINDOW)),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SHAPE, **WINDOW, head_dim=8)),
+    "gemma3_with_images": lambda: Gemma3ForConditionalGeneration(
+        Gemma3Config(
+            text_config=Gemma3TextConfig(**SHAPE, **WINDOW, head_dim=8),
+            vision_config=SiglipVisionConfig(**VISION),
+            **IMAGES,
+        )
+    ),
     "gpt_neo": lambda: GPTNeoForCausalLM(GPTNeoConfig(**GPT_NEO_SHAPE)),
     "bloom": lambda: BloomForCausalLM(BloomConfig(**BLOOM_SHAPE)),
 }

@@ -22,8 +22,13 @@ _NUMBER = re.compile(r"\.([0-9]+)\.")
 
 
 def prepared(model: Any, options: LearnerOptions) -> Any:
-    """Return the model with adapters and gradient checkpointing, if the options ask for them. Raises ModelError."""
+    """Return the model with adapters and gradient checkpointing, if the options ask for them. Raises ModelError.
+
+    Of a model that also reads images or sound, only what computes text is trained.
+    """
     _require_known_state(model)
+    if _is_multimodal(model):
+        _freeze_all_but_text(model)
     if options.gradient_checkpointing:
         _forget_activations(model)
     return _with_adapters(model, options) if options.lora else model
@@ -42,6 +47,16 @@ def _require_known_state(model: Any) -> None:
             f"layer, for example Qwen/Qwen2.5-0.5B-Instruct, or one of these types with recurrent layers: "
             f"{', '.join(sorted(RECURRENT))}"
         )
+
+
+def _is_multimodal(model: Any) -> bool:
+    return model.config.get_text_config() is not model.config
+
+
+def _freeze_all_but_text(model: Any) -> None:
+    model.requires_grad_(requires_grad=False)
+    for part in (model.get_decoder(), model.get_output_embeddings()):
+        part.requires_grad_(requires_grad=True)
 
 
 def _forget_activations(model: Any) -> None:
@@ -77,7 +92,7 @@ def _with_adapters(model: Any, options: LearnerOptions) -> Any:
         r=options.lora,
         lora_alpha=2 * options.lora,
         lora_dropout=0.0,
-        target_modules=_linear_in_top(model, options.lora_layers) if options.lora_layers else "all-linear",
+        target_modules=_adapted(model, options.lora_layers),
         # peft refuses a model of Falcon-H1 with adapters here, because of a kernel that would pass them over.
         exclude_modules=r".*\.out_proj" if model.config.model_type == "falcon_h1" else None,
         task_type="CAUSAL_LM",
@@ -86,9 +101,16 @@ def _with_adapters(model: Any, options: LearnerOptions) -> Any:
     return get_peft_model(model, config, autocast_adapter_dtype=False)
 
 
-def _linear_in_top(model: Any, count: int) -> list[str]:
-    """Return the names of the linear modules in the last `count` layers. Nothing below them needs a backward pass."""
-    first = int(model.config.get_text_config().num_hidden_layers) - count
-    linear = [name for name, module in model.named_modules() if isinstance(module, (nn.Linear, Conv1D))]
+def _adapted(model: Any, top_layers: int) -> list[str] | str:
+    """Return the modules that have adapters, by name: the linear ones of the last layers, or of all layers if
+    `top_layers` is 0. Nothing below them needs a backward pass.
+    """
+    if not top_layers and not _is_multimodal(model):
+        return "all-linear"
+    first = int(model.config.get_text_config().num_hidden_layers) - top_layers if top_layers else 0
+    text = set(model.get_decoder().modules())
+    linear = [
+        name for name, module in model.named_modules() if module in text and isinstance(module, (nn.Linear, Conv1D))
+    ]
     numbered = ((name, _NUMBER.search(name)) for name in linear)
     return [name for name, number in numbered if number and int(number[1]) >= first]

@@ -26,7 +26,7 @@ from tiny_models import FAMILIES, write_model
 
 torch.set_num_threads(1)
 
-ONE_BY_ONE = ("mistral", "gemma3", "gpt_neo", "bloom")
+ONE_BY_ONE = ("mistral", "gemma3", "gemma3_with_images", "gpt_neo", "bloom")
 """Families whose completions share no lane and no static cache: with windows, or with biases by distance."""
 
 QUESTIONS = ("State the final answer to the following arithmetic problem: 15 - 43 =", "Why?")

@@ -133,6 +133,15 @@ def test_adapters_compute_in_the_format_of_the_model_and_are_trained_in_float32(
     assert {value.dtype for value in Trainer(policy, chosen).parameters} == {torch.float32}
 
 
+@pytest.mark.parametrize("way", [{}, {"lora": 2}, {"lora": 2, "lora_layers": 1}], ids=str)
+def test_of_a_model_that_reads_images_only_what_computes_text_is_trained(folders, way):
+    chosen = options(folders["gemma3_with_images"], **way)
+    trainer = Trainer(load(chosen), chosen)
+    take_a_step(trainer)
+    assert all("language_model" in name for name in trainer.trained)
+    assert all(value in trainer.optimizer.state for value in trainer.parameters)
+
+
 def test_adapters_of_some_layers_are_those_next_to_the_output(folders):
     policy = load(options(folders["llama"], lora=2, lora_layers=1))
     assert {name.split(".layers.")[1][0] for name, _ in policy.trainable()} == {"1"}
