@@ -262,8 +262,8 @@ class RunningNode:
         seconds = node.counters.listening_seconds(self._swarm.clock.now(), self._swarm.clock.steady())
         if seconds:
             self._session.tell(
-                f"this key may be in use elsewhere (its state is new, or was copied or restored, or the machine "
-                f"restarted): for {seconds / 60:.0f} min the node listens and publishes nothing"
+                f"this key may be in use elsewhere (its state is new, was copied or restored, the machine restarted, "
+                f"or another node used it): for {seconds / 60:.0f} min the node listens and publishes nothing"
             )
 
     async def _resend(self, node: Node, network: Libp2pNetwork) -> None:

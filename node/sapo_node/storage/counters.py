@@ -4,11 +4,12 @@ The node reserves a counter, durably, before it generates anything for it. It st
 publishes the message. After a restart it sends the same bytes again.
 
 Two envelopes of one key for one (epoch, counter) are an equivocation, and peers ban the key for good. So before it
-publishes, a node listens for LISTEN_EPOCHS epochs in three cases: the key is older than this state, the state may have
-been restored or copied (see `location`), or the machine was restarted. Then it listens for a random part of
-LISTEN_SPREAD epochs more: if two copies start together, the copy that listens longer hears the other one. The steady
-clock counts the seconds of listening while the node runs: a clock that is set neither ends nor prolongs it. The node
-also listens while it does not believe its clock (`clock_guard`).
+publishes, a node listens for LISTEN_EPOCHS epochs in four cases: the key is older than this state, the state may have
+been restored or copied (see `location`), the machine was restarted, or the node stopped because it heard another one
+that uses its key. Then it listens for a random part of LISTEN_SPREAD epochs more: if two copies start together, the
+copy that listens longer hears the other one. The steady clock counts the seconds of listening while the node runs: a
+clock that is set neither ends nor prolongs it. The node also listens while it does not believe its clock
+(`clock_guard`).
 
 No epoch is over for good: an operator may set the epoch back (`return_to_clock`). So the node remembers its counters
 and envelopes of the last KEPT_EPOCHS epochs in which it played.
@@ -266,8 +267,16 @@ class Counters:
         """
         known = self._database.row("SELECT 1 FROM signed WHERE envelope_id = ?", envelope_id)
         if known is None and not self._may_be_lost(epoch):
+            self._listen_again(epoch)
             raise KeyInUseElsewhere(
                 "this node's key is in use elsewhere, or was in use with a state that is lost: an envelope of this key "
                 "arrived that this node did not write; stop the other node, or start with a new key: peers ban a key "
                 "for good if two nodes use it"
             )
+
+    def _listen_again(self, epoch: int) -> None:
+        """Listen from the beginning: a service manager may start the node again while the other one runs."""
+        row = self._database.row("SELECT fingerprint FROM listening_period")
+        seconds = (LISTEN_EPOCHS + self._rng.uniform(0, LISTEN_SPREAD)) * self._manifest.epoch_seconds
+        with self._database.transaction(durable=True):
+            self._store_listening(seconds, epoch, row[0] if row else "")

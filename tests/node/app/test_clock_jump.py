@@ -1,7 +1,7 @@
 """A clock that is wrong by a day for a moment costs no epoch; `doctor` repairs what a wrong clock left behind."""
 
 import random
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -11,7 +11,7 @@ from sapo_node.app.config import Config
 from sapo_node.app.node import build_node
 from sapo_node.app.state import SCHEMA, StateFolder, locked
 from sapo_node.net.interface import Verdict
-from sapo_node.storage.counters import Counters
+from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database
 from sapo_node.storage.location import StateLocation
 from sapo_node.trust.constants import Fact
@@ -315,6 +315,24 @@ def test_what_a_lost_state_signed_is_no_alarm_after_the_clock_was_corrected(list
     listener.counters.recognise(b"of the lost state", 7)
     with pytest.raises(LocalError, match="in use elsewhere"):
         listener.counters.recognise(b"of a copy", 8)
+
+
+@pytest.mark.parametrize("waits", [0, 3 * EPOCH], ids=["a copy", "the original"])
+def test_a_node_that_a_service_manager_starts_again_does_not_publish_beside_another_one_with_its_key(listener, waits):
+    """A service manager starts a node again that stopped. Each time it listens for some seconds until it stops."""
+    listener.clock.pass_by(waits)
+    listener.left()
+    left = []
+    for _ in range(150):
+        listener.clock.pass_by(20)
+        left.append(listener.left())
+        with suppress(KeyInUseElsewhere):
+            listener.counters.recognise(b"of the other node", listener.counters.epoch(listener.clock.time))
+        listener.clock.pass_by(30)
+        listener.start()
+    assert min(left[1:]) > 0
+    listener.clock.pass_by(3 * EPOCH)  # the other node was stopped
+    assert listener.left() == 0
 
 
 def test_a_clock_that_is_right_again_while_the_node_listens_is_told_with_the_minutes_that_are_left(listener, caplog):
