@@ -54,6 +54,13 @@ def test_the_model_that_start_would_take_is_looked_at(tmp_path):
     assert "no usable causal language model" in found.text
 
 
+def test_doctor_runs_no_module_of_the_folder_in_which_the_user_stands(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('ran')")
+    monkeypatch.chdir(tmp_path)
+    (learner,) = _learner(Config(train=False), load_manifest("starter"))
+    assert learner.state is State.GOOD
+
+
 def test_the_model_of_a_node_that_does_not_train_is_not_looked_at():
     found = _learner(Config(train=False, model="/nowhere"), load_manifest("starter"))
     assert [each.name for each in found] == ["learner"]

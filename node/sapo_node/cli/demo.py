@@ -128,7 +128,7 @@ class Demo:
         (first,) = await self._start_members(nursery, [1], [])
         bootstrap = ["--bootstrap", first.session["addresses"][0]]
         # Started by its name: this package must not import the adversary package.
-        command = [sys.executable, "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
+        command = [sys.executable, "-P", "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
         command += ["--key", str(self._folder / "malicious.key"), "--keys", str(MALICIOUS_KEYS)]
         command += ["--interval", str(_MALICIOUS_SECONDS), *bootstrap]
         band = await self._start_process(nursery, command)

@@ -177,7 +177,8 @@ def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
         asked = _model_options(config, manifest) if config.train else []
     except LocalError as error:
         return (bad("model", error),)
-    script = [sys.executable, "-c", _ASK_LEARNER, *asked]
+    # -P: the folder in which the user stands may be foreign, so no module is imported from it.
+    script = [sys.executable, "-P", "-c", _ASK_LEARNER, *asked]
     try:
         done = subprocess.run(
             script, capture_output=True, text=True, errors="replace", check=False, timeout=LEARNER_SECONDS
