@@ -12,7 +12,7 @@ from sapo_node.ingest.ignored import Ignored
 from sapo_node.observability.history import History
 from sapo_node.observability.stored import Evaluation, Round, SessionFacts
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import LOCAL, advantage_per_peer
+from sapo_node.training.batch_log import LOCAL
 from sapo_node.training.health import HealthAlarm, health_alarms
 from sapo_node.training.take_back import TakenBack, taken_back
 from sapo_node.trust.accounts import account_of, cause_of, states
@@ -175,11 +175,20 @@ def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
 
 
 def _exchange(database: Database, history: History) -> Exchange:
-    advantage = advantage_per_peer(database)
-    total = sum(advantage.values())
-    others = {peer: each / total for peer, each in advantage.items() if peer != LOCAL}
-    shares = [(peer, round(share, 4)) for peer, share in others.items()]
-    return Exchange(round(sum(others.values()), 4) if total else None, shares[:_TEACHERS], *history.fetchers())
+    """Peers may be as many as keys, which cost nothing: of those trained on, only the first are read."""
+    fetched = history.fetchers()
+    if not database.row("SELECT 1 FROM pragma_table_info('trained') WHERE name = 'advantage'"):
+        return Exchange(None, [], *fetched)  # an older version
+    [(total,)] = database.rows("SELECT coalesce(sum(advantage), 0) FROM trained")
+    if not total:
+        return Exchange(None, [], *fetched)
+    (own,) = database.row("SELECT advantage FROM trained WHERE peer = ?", LOCAL) or (0.0,)
+    first = database.rows(
+        "SELECT peer, advantage FROM trained WHERE peer != ? AND advantage > 0 ORDER BY advantage DESC, peer LIMIT ?",
+        *(LOCAL, _TEACHERS),
+    )
+    teachers = [(peer, round(each / total, 4)) for peer, each in first]
+    return Exchange(round(max(0.0, 1 - own / total), 4), teachers, *fetched)
 
 
 def _peers(database: Database, most: int | None, session: SessionFacts) -> list[PeerView]:

@@ -240,15 +240,6 @@ def positive_advantage(group: TrainGroup, trained: GroupReport) -> float:
     )
 
 
-def advantage_per_peer(database: Database) -> dict[str, float]:
-    """The positive advantage trained on so far, by peer, the most first; LOCAL for this node's own. A database of an
-    older version has none.
-    """
-    if not database.row("SELECT 1 FROM pragma_table_info('trained') WHERE name = 'advantage'"):
-        return {}
-    return dict(database.rows("SELECT peer, advantage FROM trained WHERE advantage > 0 ORDER BY advantage DESC, peer"))
-
-
 def stored_batch(database: Database, step: int) -> StoredBatch | None:
     """The batch of a step, or None where it is gone. Raises LocalError where it cannot be read."""
     row = database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)

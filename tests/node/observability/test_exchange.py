@@ -1,6 +1,7 @@
 """What a node gained from others and gave them, and what it waits for, as it shows them."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -47,6 +48,19 @@ def test_the_share_from_others_is_of_positive_advantage_times_weight(database):
 def test_the_three_who_taught_most_are_named_with_their_shares(database):
     count(database, 1, (LOCAL, 1.0, (4.0,)), *((peer, 1.0, (float(n),)) for n, peer in enumerate(PEERS)))
     assert overview(database).exchange.teachers == [(PEERS[3], 0.3), (PEERS[2], 0.2), (PEERS[1], 0.1)]
+
+
+def test_of_a_hundred_thousand_keys_that_were_trained_on_a_node_reads_only_those_that_it_names(database):
+    """It gathers this after each round, and for each look at the page or at the metrics."""
+    with database.transaction():
+        for number in range(100_000):
+            database.execute("INSERT INTO trained VALUES (?, 1, 40, 1, 0.1)", f"12D3KooW{number:044d}")
+    tracemalloc.start()
+    exchange = overview(database).exchange
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2**20
+    assert (exchange.from_others, len(exchange.teachers)) == (1.0, 3)
 
 
 def test_a_node_alone_gained_nothing_from_others(database):
