@@ -163,7 +163,7 @@ class Soak:
             kind = ATTACKS[(self.record.attackers + turn) % len(ATTACKS)]
             self.record.attackers += 1
             command = [
-                *(sys.executable, "-m", "sapo_adversary.live", "--attack", kind, "--swarm", str(self._swarm)),
+                *(sys.executable, "-P", "-m", "sapo_adversary.live", "--attack", kind, "--swarm", str(self._swarm)),
                 *("--key", str(self._folder / f"attacker{self.record.attackers}.key")),
                 *("--bootstrap", target, "--interval", str(ATTACK_INTERVAL)),
             ]

@@ -55,7 +55,7 @@ class Horde:
     async def play(self, ready: trio.Event) -> None:
         """Start the process, set `ready`, attack when the honest nodes start, and end when cancelled."""
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "sapo_adversary.attacks.gossip"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", "sapo_adversary.attacks.gossip"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert process.stdin is not None
         assert process.stdout is not None
