@@ -126,7 +126,7 @@ class Kit:
 
     @property
     def half(self) -> tuple[bool, ...]:
-        """Every second completion correct: the greatest advantage that a group can have."""
+        """Every second completion correct: the greatest sum of advantages within the group."""
         return tuple(number % 2 == 0 for number in range(self.manifest.completions))
 
     def group(self, task: Solution, texts: Sequence[str], claims: Iterable[bool]) -> Group:

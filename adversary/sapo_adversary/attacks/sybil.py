@@ -15,18 +15,21 @@ class Sybil(Attack):
     id = "sybil"
     layer = "identity"
 
-    def __init__(self, kit: Kit, *, patient: bool = False, padding: int = 32, groups: int = Attack.groups) -> None:
+    def __init__(
+        self, kit: Kit, *, patient: bool = False, padding: int = 32, groups: int = Attack.groups, heavy: bool = False
+    ) -> None:
         """`patient` keys earn trust with plain short groups first; `padding` bytes are added to each text; a message
-        has so many `groups`.
+        has so many `groups`. All completions of a `heavy` group are correct but one, which is empty.
         """
         super().__init__(kit)
         self._groups = groups
+        self._heavy = heavy
         self._padding = padding
         self._patience = EARNING_EPOCHS if patient else 0
         self._start: int | None = None
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """Half of the completions correct; padded after the patient phase."""
+        """Half of the completions correct, or all but one; padded after the patient phase."""
         if self._start is None:
             self._start = epoch
         counter = self.kit.counter(key, epoch)
@@ -37,5 +40,7 @@ class Sybil(Attack):
 
     def _padded(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         task = self.kit.task(key, epoch, counter, k)
-        texts = ["Well. " * (self._padding // 6) + text for text in self.kit.answers(task, self.kit.half)]
-        return self.kit.group(task, texts, self.kit.half)
+        rewards = tuple(place > 0 for place in range(len(self.kit.half))) if self._heavy else self.kit.half
+        padding = "Well. " * (self._padding // 6)
+        texts = [padding + text for text in self.kit.answers(task, rewards)]
+        return self.kit.group(task, ["", *texts[1:]] if self._heavy else texts, rewards)

@@ -20,7 +20,7 @@ REFUSED = "refused."
 ABOUT: Mapping[str, str] = {
     "violations": "groups trained on that were forged, replayed, off task or wrongly rewarded",
     "false_bans": "times an honest node banned an honest peer",
-    "poison_share": "attackers' share of |advantage| x tokens, of all that was trained on; the worst node's",
+    "poison_share": "attackers' share of |advantage| x bytes, of all that the loss counted; the worst node's",
     "reward_lost": "honest nodes' cumulative reward, below the control's by this share",
     "heldout_lost": "honest nodes' held-out pass@1 at the end, below the control's by this share",
     "task_lost": "honest nodes' held-out pass@1 at the end in the task that lost most, below the control's by so much",

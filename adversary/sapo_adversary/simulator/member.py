@@ -128,7 +128,7 @@ class Member:
                 objective=spec.external_objective,
                 checkpoint_every=Config().checkpoint_every,
                 examples=examples,
-                look=partial(audit.trained, self.log.findings),
+                look=partial(audit.trained, self.log.findings, objective=spec.external_objective),
             )
         self.peer = self.node.peer_id
         self._network: MemoryNetwork | HonestNetwork = hub.join(

@@ -96,6 +96,7 @@ class TrainingLoop:
             external=config.external,
             filters=config.filters,
             selection=config.selection,
+            objective=config.external_objective,
             defences=node.defences,
         )
         return Rounds(

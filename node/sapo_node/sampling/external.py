@@ -17,7 +17,7 @@ from typing import Literal
 
 import trio
 
-from sapo_node.groups.messages import FilterName
+from sapo_node.groups.messages import ExternalObjective, FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm, RewardWatch
 from sapo_node.sampling.exposure import Exposure
@@ -64,6 +64,7 @@ class ExternalSampler:
         external: int | Literal["auto"],
         filters: Sequence[str],
         selection: Selection,
+        objective: ExternalObjective = "positive-only",
         defences: Defences = DEFENDED,
     ) -> None:
         """`local` and `external` are I and J as the operator set them."""
@@ -73,9 +74,15 @@ class ExternalSampler:
         self._ratio = ratio_of(local, external, self._pass_rates)
         self._exposure = Exposure(defences=defences)
         self._watch = RewardWatch(self._pass_rates)
-        self._local_weight = LocalWeight(self._pass_rates, by_pass_rate="baseline" in filters)
+        self._local_weight = LocalWeight(self._pass_rates, by_pass_rate="baseline" in filters, objective=objective)
         self._sampler = Sampler(
-            ledger, rng, self._pass_rates, selection, local_weight=self._local_weight, defences=defences
+            ledger,
+            rng,
+            self._pass_rates,
+            selection,
+            objective=objective,
+            local_weight=self._local_weight,
+            defences=defences,
         )
         parts: dict[str, Part] = {
             "pass rates": self._pass_rates,

@@ -16,6 +16,7 @@ from typing import Any
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.messages import ExternalObjective
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import loss_weight, own_advantages
@@ -33,8 +34,11 @@ class _State:
 class LocalWeight:
     """What the newest informative local groups weigh."""
 
-    def __init__(self, pass_rates: PassRates, *, by_pass_rate: bool) -> None:
+    def __init__(
+        self, pass_rates: PassRates, *, by_pass_rate: bool, objective: ExternalObjective = "positive-only"
+    ) -> None:
         """`by_pass_rate` says whether correct external completions count by this node's own pass rate."""
+        self._objective: ExternalObjective = objective
         self._pass_rates = pass_rates
         self._by_pass_rate = by_pass_rate
         self._weights: deque[float] = deque(maxlen=KEPT)
@@ -49,7 +53,7 @@ class LocalWeight:
         for group in local:
             if len(set(group.rewards)) > 1:
                 lengths = [len(each.text.encode()) for each in group.completions]
-                self._weights.append(loss_weight(self._advantages(group), lengths))
+                self._weights.append(loss_weight(self._advantages(group), lengths, self._objective))
 
     def state_dict(self) -> dict[str, Any]:
         """The weights that count."""

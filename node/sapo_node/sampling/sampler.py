@@ -2,8 +2,8 @@
 
 Zero-advantage groups never enter the pool, as in the paper. The sampler draws J groups at random, by default weighted
 by trust and age; `selection` has the other rules. Two bounds hold for every draw. Neither counts keys, which cost
-nothing. They count loss weight = sum of |advantage| x completion bytes, because a peer that knows the answers can make
-every group informative:
+nothing. They count loss weight = sum of |advantage| x bytes of the completions that the loss counts, because a peer
+that knows the answers can make every group informative:
 
 - one group: at most LOSS_WEIGHT_LIMIT units, else its weight is scaled down;
 - all strangers together: their share of J units (`exposure`), though never less than one group.
@@ -33,7 +33,7 @@ from statistics import fmean, median
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import FilterName
+from sapo_node.groups.messages import ExternalObjective, FilterName
 from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.filters.habits import Span
@@ -140,10 +140,12 @@ class Sampler:
         pass_rates: PassRates,
         selection: Selection,
         *,
+        objective: ExternalObjective = "positive-only",
         local_weight: LocalWeight | None = None,
         defences: Defences = DEFENDED,
     ) -> None:
         """Without `local_weight` the groups on offer alone make the unit."""
+        self._objective: ExternalObjective = objective
         self._local_weight = local_weight
         self._ledger = ledger
         self._pass_rates = pass_rates
@@ -204,7 +206,9 @@ class Sampler:
         """The groups in the order in which they are drawn, weighed."""
         counted = {each.group.place: (each, each.advantages(self._advantages(each.group))) for each in fresh}
         groups = [each.group for each in fresh]
-        weights = {group.place: loss_weight(counted[group.place][1], group.lengths) for group in groups}
+        weights = {
+            group.place: loss_weight(counted[group.place][1], group.lengths, self._objective) for group in groups
+        }
         unit = self._unit(groups, weights)
         return [
             _Candidate(

@@ -11,6 +11,7 @@ from math import sqrt
 from typing import Literal
 
 from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import ExternalObjective
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates
 
@@ -47,11 +48,19 @@ def worth(group: LocalGroup | VerifiedGroup, pass_rates: PassRates) -> float:
     return sum(advantage for advantage in weighed if advantage > 0)
 
 
-def loss_weight(weighed: Sequence[float], lengths: Sequence[int]) -> float:
-    """Loss weight of a group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each end; never
-    0.
+def loss_weight(
+    weighed: Sequence[float], lengths: Sequence[int], objective: ExternalObjective = "positive-only"
+) -> float:
+    """Loss weight of an external group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each
+    end; never 0. Only completions that the loss counts have a part in it: a peer whose incorrect completions are empty
+    would else teach more than its group seems to weigh.
     """
-    return max(1.0, sum(abs(advantage) * (1 + length) for advantage, length in zip(weighed, lengths, strict=True)))
+    counted = (
+        abs(advantage) * (1 + length)
+        for advantage, length in zip(weighed, lengths, strict=True)
+        if advantage > 0 or objective == "on-policy"
+    )
+    return max(1.0, sum(counted))
 
 
 def _worth(rate: float) -> float:

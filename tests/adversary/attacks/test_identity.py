@@ -57,9 +57,11 @@ def test_without_reverification_the_false_claims_of_new_keys_are_trained_on():
     assert violations(attacked("new-keys", without=("re-verification",), **NEW_KEYS)) >= 30
 
 
+@pytest.mark.parametrize("heavy", [False, True])
 @pytest.mark.parametrize("padding", [0, 32, 960])
-def test_sybils_do_not_take_most_of_a_swarm_however_long_their_texts(padding):
-    assert poison(attacked("sybil", count=4, seconds=38.0, options={"padding": padding}), "sybil") <= 0.5
+def test_sybils_do_not_take_most_of_a_swarm_however_long_their_texts(padding, heavy):
+    options = {"padding": padding, "heavy": heavy}
+    assert poison(attacked("sybil", count=4, seconds=38.0, options=options), "sybil") <= 0.5
 
 
 def test_sixteen_times_as_many_keys_give_sybils_no_more():

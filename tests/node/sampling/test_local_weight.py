@@ -39,6 +39,19 @@ def light(peer, counter):
     return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
 
 
+def heavy(peer, counter, *, right, wrong=0):
+    """A group with so many correct completions, and with incorrect ones of another length."""
+    rewards = tuple(number < right for number in range(8))
+    completions = tuple(Completion("y" * (LENGTH if reward else wrong), Finish.STOP) for reward in rewards)
+    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
+
+
+def taught(drawn):
+    """What a drawn group adds to the loss."""
+    parts = zip(drawn.advantages, drawn.group.lengths, strict=True)
+    return drawn.weight * sum(advantage * length for advantage, length in parts if advantage > 0)
+
+
 @pytest.fixture
 def ledger(database):
     """A ledger in which one peer is proven."""
@@ -97,6 +110,30 @@ async def test_long_groups_of_one_proven_peer_do_not_let_strangers_outweigh_a_ro
     local = loss_weight(advantages(own().rewards), (LENGTH,) * 8)
     drawn = (await weights(external, offered))["long"] * one / local
     assert drawn <= LOSS_WEIGHT_LIMIT * LOCAL_RANGE * 16
+
+
+@pytest.mark.parametrize("right", [1, 4, 7])
+async def test_no_group_teaches_more_than_its_limit_however_short_its_incorrect_completions_are(start, right):
+    """The loss counts the correct completions of others alone."""
+    external = start()
+    await play(external, *[own(right=1)] * 4)
+    offered = [*(others("proven", number, right=1) for number in range(8)), heavy("stranger", 0, right=right)]
+    drawn = (await external.choose(offered, epoch=12)).drawn
+    [usual, *_] = [taught(each) for each in drawn if each.group.peer == "proven"]
+    [most] = [taught(each) for each in drawn if each.group.peer == "stranger"]
+    assert most <= 1.01 * LOSS_WEIGHT_LIMIT * usual
+
+
+async def test_where_the_loss_counts_incorrect_completions_they_weigh_as_well(database, ledger):
+    rng = random.Random(1)
+    external = ExternalSampler(
+        database, ledger, rng, local=4, external=16, filters=(), selection="trust", objective="on-policy"
+    )
+    await play(external, *[own(right=4)] * 4)
+    usual = [others("stranger", number) for number in range(8)]
+    offered = [*usual, heavy("stranger", 8, right=4, wrong=7 * LENGTH)]
+    counted = {each.group.counter: each.weight for each in (await external.choose(offered, epoch=12)).drawn}
+    assert counted == {**dict.fromkeys(range(8), 1.0), 8: pytest.approx(0.5, abs=0.01)}
 
 
 async def test_groups_of_able_peers_count_in_full_though_they_are_twice_as_long(start):

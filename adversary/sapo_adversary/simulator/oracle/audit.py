@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sapo_adversary.scoring import SharedScorer
-from sapo_node.groups.messages import TrainReport
+from sapo_node.groups.messages import ExternalObjective, TrainReport
 from sapo_node.groups.types import GroupKey, LocalGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.training.batch_log import external_id
@@ -46,7 +46,7 @@ class Findings:
     """What one honest node trained on."""
 
     loss_weight: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Sum of weight x |advantage| x completion bytes, by role of the writer."""
+    """Sum of weight x |advantage| x completion bytes of the completions that the loss counts, by role of the writer."""
     poison: list[float] = field(default_factory=list)
     """After each round, the share of attackers in all the mass so far."""
     violations: Counter[str] = field(default_factory=Counter)
@@ -103,23 +103,30 @@ class Audit:
         """Record the texts of one group that an honest peer signs; only a hash is kept, since crowds sign millions."""
         self._signed[peer, epoch, counter, k] = hash(tuple(texts))
 
-    def trained(self, findings: Findings, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> None:
-        """Enter a batch into the findings of the node that trains on it."""
+    def trained(
+        self,
+        findings: Findings,
+        local: Sequence[LocalGroup],
+        external: Sequence[WeightedGroup],
+        objective: ExternalObjective = "positive-only",
+    ) -> None:
+        """Enter a batch into the findings of the node that trains on it with this objective."""
         for own in local:
             findings.loss_weight[OWN] += _loss_weight(own.advantages, tuple(each.text for each in own.completions))
         for weighted in external:
-            self._enter(findings, weighted)
+            self._enter(findings, weighted, objective)
         own_texts = [each.text for own in local for each in own.completions]
         for name, shown in self._habits.items():
             findings.habits[name].append(round(fmean(map(shown, own_texts)), 4))
         taken = sum(loss_weight for role, loss_weight in findings.loss_weight.items() if role not in (OWN, HONEST))
         findings.poison.append(round(taken / (sum(findings.loss_weight.values()) or 1), 4))
 
-    def _enter(self, findings: Findings, weighted: WeightedGroup) -> None:
+    def _enter(self, findings: Findings, weighted: WeightedGroup, objective: ExternalObjective) -> None:
         group = weighted.group
         role = self.roles.get(group.peer, NOBODY)
         texts = tuple(each.text for each in group.completions)
-        findings.loss_weight[role] += weighted.weight * _loss_weight(weighted.advantages, texts)
+        counted = [each if each > 0 or objective == "on-policy" else 0.0 for each in weighted.advantages]
+        findings.loss_weight[role] += weighted.weight * _loss_weight(counted, texts)
         findings.gains[role] += [weighted.weight * each for each in weighted.advantages if each > 0]
         place = group.place
         if place in findings.taken:
