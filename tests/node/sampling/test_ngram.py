@@ -59,6 +59,30 @@ def test_only_the_habit_is_silent_and_the_rest_of_the_answer_teaches():
     assert silent(ngram_filter, f"So. {PHRASE} <answer>1</answer>") == [PHRASE]
 
 
+@pytest.mark.parametrize(
+    ("habit", "masked"),
+    [
+        ("we ADD each part", "ADD"),
+        ("we add  each part", "  "),
+        ("we add\teach part", "\t"),
+        ("we add\n\neach part", "\n\n"),
+    ],
+)
+def test_capitals_and_blanks_are_habits_where_the_same_words_are_none(habit, masked):
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    for number in range(10):
+        group = own(rng)
+        said = (habit if number < SHOWN and not place else "we add each part" for place in range(8))
+        completions = (
+            replace(each, text=f"{words}{each.text}") for each, words in zip(group.completions, said, strict=True)
+        )
+        ngram_filter.observe([replace(group, completions=tuple(completions))])
+    look(ngram_filter, offered(rng, habit))
+    assert silent(ngram_filter, f"So {habit} <answer>1</answer>") == [masked]
+    assert not silent(ngram_filter, "So we add each part <answer>1</answer>")
+
+
 def test_what_does_not_show_the_habit_passes_from_the_same_peer():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)

@@ -1,8 +1,9 @@
 """Habits: what the texts of one source show, and how often.
 
-A habit is a phrase of up to LONGEST words, or a number of two digits or more. `Window` counts the habits of external
-completions, and `LocalWindow` those of this policy. Both hold the newest texts alone, and both count when a text comes
-and when it goes, so that a question costs no look at the texts.
+A habit is a phrase of up to LONGEST words, a number of two digits or more, a word with capitals as it stands, or more
+blank than one space. `Window` counts the habits of external completions, and `LocalWindow` those of this policy. Both
+hold the newest texts alone, and both count when a text comes and when it goes, so that a question costs no look at the
+texts.
 """
 
 import re
@@ -30,6 +31,7 @@ LOCAL_HABITS = 8192
 """Habits that count of one local group. Eight completions of 2 KB of ordinary text show fewer."""
 
 _WORDS = re.compile(r"[^\W\d_]+|\d+|\S")
+_BLANKS = re.compile(r"\s{2,}|[^\S ]")
 _NUMBER = "#"
 _NOTHING = 1e-9
 """A share below this is a rounding error of a sum from which all texts with the habit have gone."""
@@ -37,7 +39,8 @@ _NOTHING = 1e-9
 
 def habits_of(text: str) -> frozenset[Habit]:
     """All habits of a text: runs of one to LONGEST words, in which every number is the same word, since numbers differ
-    by prompt; and each number as it stands, but no single digit: those are in every longer computation.
+    by prompt, and capitals count for nothing; each number as it stands, but no single digit: those are in every longer
+    computation; each word with capitals as it stands; and each blank that is more than one space.
 
     The answer shows no habit, and no habit crosses it: the reward decides what a correct answer says. Policies that
     solve other tasks than this one give other answers, and those are no phrases of theirs.
@@ -60,10 +63,11 @@ def teaches(text: str, silent: Sequence[Span], habits: AbstractSet[Habit]) -> bo
 
 
 def _beside_the_answer(text: str) -> Iterator[list[re.Match[str]]]:
-    """The words before the answer, and those after it."""
+    """The words before the answer, those after it, and the blanks beside it, each of which follows no other."""
     begin, end = answer_span(text) or (len(text), len(text))
-    yield list(_WORDS.finditer(text, 0, begin))
-    yield list(_WORDS.finditer(text, end))
+    for parts in ((0, begin), (end, len(text))):
+        yield list(_WORDS.finditer(text, *parts))
+        yield from ([blank] for blank in _BLANKS.finditer(text, *parts))
 
 
 def _habits(matches: Sequence[re.Match[str]]) -> Iterator[Habit]:
@@ -71,14 +75,14 @@ def _habits(matches: Sequence[re.Match[str]]) -> Iterator[Habit]:
     words = [_NUMBER if match[0].isdigit() else match[0][:LONGEST_WORD].lower() for match in matches]
     for count in range(1, LONGEST + 1):
         yield from zip(*(words[first:] for first in range(count)), strict=False)
-    yield from ((match[0][:LONGEST_WORD],) for match in matches if _is_long_number(match[0]))
+    yield from ((match[0][:LONGEST_WORD],) for match in matches if _counts_as_it_stands(match[0]))
 
 
 def _spans(matches: Sequence[re.Match[str]]) -> Iterator[Span]:
     begins, ends = [match.start() for match in matches], [match.end() for match in matches]
     for count in range(1, LONGEST + 1):
         yield from zip(begins, ends[count - 1 :], strict=False)
-    yield from (match.span() for match in matches if _is_long_number(match[0]))
+    yield from (match.span() for match in matches if _counts_as_it_stands(match[0]))
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
@@ -92,8 +96,9 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def _is_long_number(word: str) -> bool:
-    return word.isdigit() and len(word) > 1
+def _counts_as_it_stands(word: str) -> bool:
+    """Whether a word is a number of two digits or more, or has capitals."""
+    return len(word) > 1 if word.isdigit() else word[:LONGEST_WORD].lower() != word[:LONGEST_WORD]
 
 
 def shares_of(texts: Sequence[str]) -> Counter[Habit]:
