@@ -163,14 +163,25 @@ class CountersMachine(RuleBasedStateMachine):
         recent = [message for slot, _, message in self.kept if slot.epoch >= self.latest() - 1]
         assert self.counters.recent() == recent
 
+    @rule(data=st.data())
+    def an_envelope_of_its_key_that_it_does_not_know_stops_the_node(self, data):
+        """One of another node, or one that this state has forgotten. The node is started again, and listens."""
+        of_another = (b"of another node", max(self.epoch(), self.began) + 1)
+        forgotten = [(envelope_id, slot.epoch) for slot, envelope_id, _ in self.kept if not self.is_known(slot)]
+        envelope_id, epoch = data.draw(st.sampled_from([of_another, *forgotten]))
+        with pytest.raises(KeyInUseElsewhere):
+            self.counters.recognise(envelope_id, epoch)
+        self.left = self.counters.listening_seconds(self.now, self.now) - self.behind() + self.passed()
+        assert 2 * EPOCH <= self.left <= 2.5 * EPOCH
+        self.listened, self.began = 0.0, epoch
+        self.database.close()
+        self.start()
+
     @invariant()
-    def exactly_the_own_envelopes_are_recognised(self):
-        used = sorted({slot.epoch for slot in self.reserved}, reverse=True)
-        forgotten = min(used[KEPT], self.latest() - 17) if len(used) > KEPT else -1
+    def the_own_envelopes_are_recognised(self):
         for slot, envelope_id, _ in self.kept:
-            known = slot.epoch > forgotten or slot.epoch <= self.began  # what was signed until then may be lost
-            assert self.is_recognised(envelope_id, slot) is known
-        assert not self.is_recognised(b"of a stranger", Slot(max(self.epoch(), self.began) + 1, 0))
+            if self.is_known(slot):
+                self.counters.recognise(envelope_id, slot.epoch)
 
     @invariant()
     def the_epoch_is_the_clocks_and_never_runs_backwards(self):
@@ -232,12 +243,11 @@ class CountersMachine(RuleBasedStateMachine):
         name = f"{self.in_hand} {len(self.kept)} {self.now}".encode()
         return self.in_hand, b"id " + name, b"message " + name
 
-    def is_recognised(self, envelope_id: bytes, slot: Slot) -> bool:
-        try:
-            self.counters.recognise(envelope_id, slot.epoch)
-        except KeyInUseElsewhere:
-            return False
-        return True
+    def is_known(self, slot: Slot) -> bool:
+        """Whether the state holds what was signed in this round, or may have lost it."""
+        used = sorted({slot.epoch for slot in self.reserved}, reverse=True)
+        forgotten = min(used[KEPT], self.latest() - 17) if len(used) > KEPT else -1
+        return slot.epoch > forgotten or slot.epoch <= self.began
 
     def killed(self, action: Callable[[], object], writes: int) -> bool:
         """Kill the process before so many writes of what it does, or right after; whether it was done by then."""

@@ -64,10 +64,9 @@ def test_flat_groups_crowd_out_the_others_where_they_are_kept():
     assert external(swarm("flat")) >= 0.95 * external(control)
 
 
-def test_groups_of_hardly_any_mass_take_weight_from_honest_ones_unless_the_healthy_set_the_measure():
-    control = swarm("flat", joins=NEVER)
-    assert honest_mass(swarm("flat", "measured by the healthy", light=True)) < 0.47 * honest_mass(control)
-    assert honest_mass(swarm("flat", light=True)) >= 0.5 * honest_mass(control)
+def test_groups_of_hardly_any_mass_leave_honest_ones_half_of_their_weight():
+    """They take places. What each group weighs is measured by others."""
+    assert honest_mass(swarm("flat", light=True)) >= 0.5 * honest_mass(swarm("flat", joins=NEVER))
 
 
 def honest_mass(record):
