@@ -72,15 +72,16 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
         """Play the node's next round, and return its batch as TRL wants it: one place for each of `prompts`."""
         tokenizer = trainer.processing_class
         self.batch = self.feed.next_batch(trainer.sample)
-        self.rows = rows_of(
-            self.batch,
-            tokenizer,
-            max_tokens=trainer.max_completion_length,
-            ends=trainer.eos_token_ids,
-            context=getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None),
-            logprobs=lambda prompt, ids: _logprobs(trainer.model, prompt, ids),
-            thinking=trainer.thinking,
-        )
+        with _without_dropout(trainer.model):
+            self.rows = rows_of(
+                self.batch,
+                tokenizer,
+                max_tokens=trainer.max_completion_length,
+                ends=trainer.eos_token_ids,
+                context=getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None),
+                logprobs=lambda prompt, ids: _logprobs(trainer.model, prompt, ids),
+                thinking=trainer.thinking,
+            )
         if len(self.rows) > len(prompts):
             raise LocalError(
                 f"the node's batch has {len(self.rows)} completions, and TRL has {len(prompts)} places: "
@@ -204,8 +205,7 @@ def _sampled(row: Row) -> list[float]:
 
 @torch.no_grad()
 def _logprobs(model: Any, prompt: list[int], ids: list[int]) -> list[float]:
-    with _without_dropout(model):
-        logits = model(torch.tensor([prompt + ids], device=model.device)).logits[0]
+    logits = model(torch.tensor([prompt + ids], device=model.device)).logits[0]
     found: list[float] = logits[len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(ids)), ids].tolist()
     return found
 

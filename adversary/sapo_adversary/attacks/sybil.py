@@ -42,5 +42,8 @@ class Sybil(Attack):
         task = self.kit.task(key, epoch, counter, k)
         rewards = tuple(place > 0 for place in range(len(self.kit.half))) if self._heavy else self.kit.half
         padding = "Well. " * (self._padding // 6)
-        texts = [padding + text for text in self.kit.answers(task, rewards)]
-        return self.kit.group(task, ["", *texts[1:]] if self._heavy else texts, rewards)
+        texts = [
+            "" if self._heavy and not reward else padding + text
+            for text, reward in zip(self.kit.answers(task, rewards), rewards, strict=True)
+        ]
+        return self.kit.group(task, texts, rewards)

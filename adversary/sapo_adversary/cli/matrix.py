@@ -26,6 +26,7 @@ from sapo_adversary.scenarios.keys import judged_by
 from sapo_adversary.scenarios.matrices import (
     MATRICES,
     SEEDS,
+    WITH_KEYS,
     Matrix,
     PlayParts,
     at_several_shares,
@@ -47,7 +48,7 @@ from sapo_protocol import LocalError
 @click.option(
     "--seeds",
     type=click.IntRange(1, MOST_SEEDS),
-    help="Independent swarms.  [default: 5 of full; 1 of quick, 3 of all others]",
+    help="Independent swarms.  [default: 5 of full, 1 of quick, 3 of all others]",
 )
 @click.option("--only", multiple=True, metavar="SCENARIO", help="Play only this scenario; may be repeated.")
 @click.option(
@@ -88,8 +89,8 @@ def matrix(
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; the files of the
     other matrices have their names. Exits with 1 where a promise is missed.
     """  # noqa: D301 - click reads the backspace
-    if keys and kind not in ("keys", "ablation"):
-        raise click.UsageError("--keys is of the matrices keys and ablation; leave it away")
+    if keys and kind not in WITH_KEYS:
+        raise click.UsageError(f"--keys is of the matrices {' and '.join(WITH_KEYS)}; leave it away")
     names = _worst_of(output / "matrix.json") if kind == "models" else names_of(kind)
     if unknown := sorted(set(only) - set(names)):
         raise LocalError(f"the matrix {kind} has no {', '.join(unknown)}; it has {', '.join(names)}")

@@ -30,13 +30,13 @@ _WORST = 6
 _AT_SEVERAL_SHARES = "poison-text"
 """The scenario about poison that is played at several shares."""
 _POISON_SHARES = (0.0625, 0.125, SHARE, 0.5)
-_WITH_KEYS: Mapping[Matrix, Mapping[str, Any]] = {"keys": SCENARIOS, "ablation": LEFT_OUT}
+WITH_KEYS: Mapping[Matrix, Mapping[str, Any]] = {"keys": SCENARIOS, "ablation": LEFT_OUT}
 """The matrices that play several numbers of keys, each with its scenarios."""
 
 
 def names_of(kind: Matrix) -> list[str]:
     """The scenarios among which a matrix chooses."""
-    return list(_WITH_KEYS.get(kind) or scenario_names())
+    return list(WITH_KEYS.get(kind) or scenario_names())
 
 
 def scenarios_of(kind: Matrix, names: Iterable[str], keys: Sequence[int] = ()) -> list[Scenario]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sapo_node.feed.masking import is_kept
+from sapo_node.groups.advantage import counts
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import ExternalObjective, FilterName, Finish, GroupReport, Source
 
@@ -123,7 +124,7 @@ class Batch:
         """
         if group.source != "external":
             return [completion.advantage != 0] * len(offsets)
-        if completion.advantage == 0 or (completion.advantage < 0 and self.objective == "positive-only"):
+        if not counts(completion.advantage, external=True, objective=self.objective):
             return [False] * len(offsets)
         filters = self.filters if completion.advantage > 0 and logprobs is not None else ()
         return is_kept(completion.text, completion.masked, offsets, logprobs or (), filters, bounds=group.bounds)

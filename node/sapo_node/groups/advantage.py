@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from statistics import stdev
 
+from sapo_node.groups.messages import ExternalObjective
+
 EPSILON = 1e-8
 
 
@@ -14,6 +16,13 @@ def advantages(rewards: Sequence[float]) -> tuple[float, ...]:
     comparison is exact.
     """
     return _advantages(tuple(rewards))
+
+
+def counts(advantage: float, *, external: bool, objective: ExternalObjective) -> bool:
+    """Return whether a completion enters the loss."""
+    if advantage == 0:
+        return False
+    return not (external and objective == "positive-only" and advantage < 0)
 
 
 @lru_cache(maxsize=4096)  # rewards are bits, so the same few hundred patterns recur

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sapo_node.groups.messages import ExternalObjective
-
 CLIP_LOW = 0.2
 CLIP_HIGH = 0.28
 TRUNCATION = 2.0
@@ -107,10 +105,3 @@ def _chunks(logits: Tensor) -> Iterator[Tensor]:
     rows = max(1, CHUNK // logits.shape[-1])
     for start in range(0, len(logits), rows):
         yield logits[start : start + rows].to(dtype)
-
-
-def counts(advantage: float, *, external: bool, objective: ExternalObjective) -> bool:
-    """Return whether a completion enters the loss."""
-    if advantage == 0:
-        return False
-    return not (external and objective == "positive-only" and advantage < 0)

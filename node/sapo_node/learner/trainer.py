@@ -21,6 +21,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from sapo_node.groups.advantage import counts
 from sapo_node.groups.messages import (
     SOURCES,
     ExternalObjective,
@@ -184,7 +185,7 @@ class Trainer:
                 if row.source == source
                 and row.weight > 0
                 and row.completion
-                and grpo.counts(row.advantage, external=external, objective=objective)
+                and counts(row.advantage, external=external, objective=objective)
             ]
             for batch in micro_batches(self.policy, counted):
                 logits = completion_logits(self.policy, batch)

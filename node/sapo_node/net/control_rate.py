@@ -3,9 +3,10 @@
 from typing import Any
 
 from sapo_node.net.link_budget import LinkBudget
+from sapo_protocol.limits import MAX_SHARDS
 
-TOPICS = 40
-"""Above the topics of any swarm: MAX_SHARDS, and that of evidence."""
+TOPICS = MAX_SHARDS + 8
+"""Above the topics of any swarm: its shards, and that of evidence."""
 ALLOWED = {
     "ihave": TOPICS,
     "offered": 512,

@@ -205,14 +205,14 @@ class ScoredGossipSub(SteadyGossipSub):
         return grafts, prunes
 
     def _settle(self) -> None:
-        """Credit deliveries, charge broken promises, and drop expired state."""
+        """Credit deliveries, charge a peer once for broken promises, on however many topics, and drop expired state."""
         self._heartbeats += 1
         now = trio.current_time()
         for key in [key for key, arrival in self._arrivals.items() if now - arrival.time > NEAR_SECONDS]:
             self._credit(self._arrivals.pop(key))
-        # Once for all topics: an honest peer that stalls breaks what it promised on each of them.
-        for peer in {peer for (peer, _), promise in self._promises.items() if now > promise.until}:
-            self._promises = {key: promise for key, promise in self._promises.items() if key[0] != peer}
+        stalled = {peer for (peer, _), promise in self._promises.items() if now > promise.until}
+        self._promises = {key: promise for key, promise in self._promises.items() if key[0] not in stalled}
+        for peer in stalled:
             self.scores.offended(now, str(peer), Offence.BROKEN_PROMISE)
         self._served.clear()
         self._asked.clear()

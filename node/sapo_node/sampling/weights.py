@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Literal
 
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import advantages, counts
 from sapo_node.groups.messages import ExternalObjective
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates
@@ -58,7 +58,7 @@ def loss_weight(
     counted = (
         abs(advantage) * (1 + length)
         for advantage, length in zip(weighed, lengths, strict=True)
-        if advantage > 0 or objective == "on-policy"
+        if counts(advantage, external=True, objective=objective)
     )
     return max(1.0, sum(counted))
 

@@ -126,6 +126,11 @@ class Counters:
         self._database.execute("DELETE FROM listening_period")
         self._database.execute("INSERT INTO listening_period VALUES (?, 0.0, ?, ?)", seconds, began, fingerprint)
 
+    def _fingerprint(self) -> str:
+        """Of the place in which the state is, as it was when the node last began to listen."""
+        row = self._database.row("SELECT fingerprint FROM listening_period")
+        return row[0] if row else ""
+
     def _latest_known(self) -> int:
         """The latest epoch that the database or the note beside it knows; -1 if they know none."""
         believed = -1 if self._guard.epoch is None else self._guard.epoch
@@ -208,8 +213,7 @@ class Counters:
             self._location.forget_latest()
         with self._database.transaction(durable=True):
             self._guard.return_to(epoch)
-            row = self._database.row("SELECT fingerprint FROM listening_period")
-            self._listen(now, row[0] if row else "")
+            self._listen(now, self._fingerprint())
             self._database.execute("DELETE FROM published WHERE epoch > ?", epoch)
         return epoch
 
@@ -276,7 +280,6 @@ class Counters:
 
     def _listen_again(self, epoch: int) -> None:
         """Listen from the beginning: a service manager may start the node again while the other one runs."""
-        row = self._database.row("SELECT fingerprint FROM listening_period")
         seconds = (LISTEN_EPOCHS + self._rng.uniform(0, LISTEN_SPREAD)) * self._manifest.epoch_seconds
         with self._database.transaction(durable=True):
-            self._store_listening(seconds, epoch, row[0] if row else "")
+            self._store_listening(seconds, epoch, self._fingerprint())

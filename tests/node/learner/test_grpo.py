@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import advantages, counts
 from sapo_node.learner import grpo
 
 torch.set_num_threads(1)
@@ -115,7 +115,7 @@ def test_the_denominator_does_not_depend_on_the_batch():
     ],
 )
 def test_the_external_objective_says_which_completions_count(advantage, external, objective, expected):
-    assert grpo.counts(advantage, external=external, objective=objective) is expected
+    assert counts(advantage, external=external, objective=objective) is expected
 
 
 def test_entropy_of_an_even_choice_is_its_logarithm():

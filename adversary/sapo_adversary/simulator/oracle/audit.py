@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sapo_adversary.scoring import SharedScorer
+from sapo_node.groups.advantage import counts
 from sapo_node.groups.messages import ExternalObjective, TrainReport
 from sapo_node.groups.types import GroupKey, LocalGroup
 from sapo_node.sampling.sampler import WeightedGroup
@@ -125,7 +126,7 @@ class Audit:
         group = weighted.group
         role = self.roles.get(group.peer, NOBODY)
         texts = tuple(each.text for each in group.completions)
-        counted = [each if each > 0 or objective == "on-policy" else 0.0 for each in weighted.advantages]
+        counted = [each if counts(each, external=True, objective=objective) else 0.0 for each in weighted.advantages]
         findings.loss_weight[role] += weighted.weight * _loss_weight(counted, texts)
         findings.gains[role] += [weighted.weight * each for each in weighted.advantages if each > 0]
         place = group.place
