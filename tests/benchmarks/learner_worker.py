@@ -37,7 +37,6 @@ MODELS = {
             learning_rate=0.0,
             model="smollm2",
             lora=16,
-            lora_layers=10,
             dtype="auto",
             max_tokens=32,
         ),

@@ -28,7 +28,7 @@ def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_forc
     assert said["command"] == "sapo-node start --config node.toml"
     assert said["expected"]["learnable"]
     assert 0 < said["expected"]["round_seconds"] <= said["expected"]["full_round_seconds"]
-    meant = {"lora": 0, "lora_layers": 0, "learning_rate": 2e-4, "dtype": "float32", "max_tokens": 80, "examples": 0}
+    meant = {"lora": 0, "learning_rate": 2e-4, "dtype": "float32", "max_tokens": 80, "examples": 0}
     listen = ("/ip4/127.0.0.1/tcp/0",)
     assert load_config(written) == Config(state="state", mdns=False, listen=listen, **meant)
     assert stat.S_IMODE((tmp_path / "node.key").stat().st_mode) == 0o600

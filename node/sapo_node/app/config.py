@@ -30,7 +30,6 @@ _IN_WORDS = {int: "a whole number", bool: "true or false", str: "text"}
 _NUMBER_OR_AUTO: Mapping[str, type] = {
     "external": int,
     "lora": int,
-    "lora_layers": int,
     "examples": int,
     "max_tokens": int,
     "learning_rate": float,
@@ -93,9 +92,7 @@ class Config:
         AUTO,
         "Rank of LoRA adapters; 0 trains all weights. With `auto` the model decides: see docs/start/your-model.md.",
     )
-    lora_layers: int | Auto = _key(
-        AUTO, "Layers with adapters, counted from the output; 0 gives all layers adapters. `auto` as for `lora`."
-    )
+    lora_layers: int = _key(0, "Layers with adapters, counted from the output. 0 gives all layers adapters.")
     dtype: Dtype = _key(
         AUTO,
         "The number format of the model when it generates and trains: float32 or bfloat16. With bfloat16 the optimizer "

@@ -22,7 +22,7 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
         checkpoints=str(folder.checkpoints),
         model=config.model,
         lora=recipe.lora,
-        lora_layers=recipe.lora_layers,
+        lora_layers=config.lora_layers,
         thinking=config.thinking,
         dtype=recipe.dtype,
         gradient_checkpointing=config.gradient_checkpointing,

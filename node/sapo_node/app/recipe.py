@@ -1,20 +1,19 @@
 """The defaults of a model: what is trained of it, how fast, in which format, and how it is asked.
 
-| model                | trained              | rate | format              | tokens | examples |
-|----------------------|----------------------|------|---------------------|--------|----------|
-| seed, or below SMALL | all weights          | 2e-4 | float32             | 80     | 0        |
-| below MEDIUM         | LoRA, a third of it  | 4e-4 | bfloat16, if native | 32     | 3        |
-| larger               | LoRA, a third of it  | 1e-4 | bfloat16, if native | 256    | 3        |
+| model                | trained     | rate | format              | tokens | examples |
+|----------------------|-------------|------|---------------------|--------|----------|
+| seed, or below SMALL | all weights | 2e-4 | float32             | 80     | 0        |
+| below MEDIUM         | LoRA        | 4e-4 | bfloat16, if native | 32     | 3        |
+| larger               | LoRA        | 1e-4 | bfloat16, if native | 256    | 3        |
 
 A small pretrained model answers in a few tokens or not at all. A larger one may think before it answers. LoRA takes
 about ten times the rate of all weights (Schulman et al. 2025, "LoRA Without Regret"), so where the operator chose to
-train all weights, the rate is a tenth of that in the table. Adapters in the last third of the layers spare the backward
-pass of the others.
+train all weights, the rate is a tenth of that in the table.
 """
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sapo_node.app.config import Config
 from sapo_node.groups.messages import Auto, Dtype
@@ -27,8 +26,6 @@ RANK = 16
 """Of LoRA adapters."""
 ALL_WEIGHTS = 0.1
 """The learning rate of all weights, as a factor on that of adapters."""
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-"""The names under which a config.json has the number of layers: of most models, of GPT-2, of MPT and of GPT-Neo."""
 
 _Value = TypeVar("_Value")
 
@@ -38,14 +35,13 @@ class Recipe:
     """The settings that depend on the model. The names are those of the configuration."""
 
     lora: int
-    lora_layers: int
     learning_rate: float
     dtype: Dtype
     max_tokens: int
     examples: int
 
 
-_SMALL = Recipe(lora=0, lora_layers=0, learning_rate=2e-4, dtype="float32", max_tokens=80, examples=0)
+_SMALL = Recipe(lora=0, learning_rate=2e-4, dtype="float32", max_tokens=80, examples=0)
 
 
 def recipe_of(config: Config) -> Recipe:
@@ -58,8 +54,6 @@ def recipe_of(config: Config) -> Recipe:
     rate = default.learning_rate * (ALL_WEIGHTS if default.lora and not lora else 1)
     return Recipe(
         lora=lora,
-        # Where the operator sets only the rank, all layers have adapters.
-        lora_layers=_chosen(config.lora_layers, default.lora_layers if config.lora == AUTO else 0),
         learning_rate=_chosen(config.learning_rate, rate),
         dtype=default.dtype if config.dtype == AUTO else config.dtype,
         max_tokens=_chosen(config.max_tokens, default.max_tokens),
@@ -82,28 +76,19 @@ def _of_model(model: str) -> Recipe:
     if model == "seed":
         return _SMALL
     # Imported here: it takes half a second, which a node with the seed policy need not wait.
-    from sapo_node.learner.folder import ModelError, described, model_folder, parameters_of  # noqa: PLC0415
+    from sapo_node.learner.folder import ModelError, model_folder, parameters_of  # noqa: PLC0415
 
     folder = model_folder(model)
     try:
-        settings, parameters = described(folder), parameters_of(folder)
+        parameters = parameters_of(folder)
     except ModelError:
-        return _SMALL  # the folder has no settings or no whole weights, and the learner refuses it
+        return _SMALL  # the folder has no whole weights, and the learner refuses it
     if parameters < SMALL:
         return _SMALL
     return Recipe(
         lora=RANK,
-        lora_layers=_last_third(settings),
         learning_rate=4e-4 if parameters < MEDIUM else 1e-4,
         dtype=AUTO,
         max_tokens=32 if parameters < MEDIUM else 256,
         examples=3,
     )
-
-
-def _last_third(settings: dict[str, Any]) -> int:
-    """Return a third of the number of layers, at least one. Return 0 if the settings do not say the number: then all
-    layers have adapters.
-    """
-    layers: int = next((settings[name] for name in LAYERS if isinstance(settings.get(name), int)), 0)
-    return max(1, layers // 3) if layers > 0 else 0

@@ -25,7 +25,7 @@ def start_command(config: Config, config_file: str | None) -> str:
     recipe, default = recipe_of(config), Config()
     words = ["sapo-node", "start", *(["--config", config_file] if config_file else [])]
     words += ["--model", config.model, "--swarm", config.swarm]
-    words += ["--lora", str(recipe.lora), *(["--lora-layers", str(recipe.lora_layers)] if recipe.lora else [])]
+    words += ["--lora", str(recipe.lora), *(["--lora-layers", str(config.lora_layers)] if config.lora_layers else [])]
     words += ["--dtype", recipe.dtype, "--examples", str(recipe.examples), "--max-tokens", str(recipe.max_tokens)]
     words += ["--learning-rate", f"{recipe.learning_rate:g}"]
     if config.thinking:
@@ -58,7 +58,7 @@ def as_dict(probe: Probe, ready: Ready, config: Config, config_file: str | None)
         "device": ready.device,
         "memory": ready.memory,
         "swarm": config.swarm,
-        "settings": asdict(recipe_of(config)),
+        "settings": asdict(recipe_of(config)) | {"lora_layers": config.lora_layers},
         "prompts": probe.prompts,
         "completions": probe.completions,
         "level": LEVEL,
@@ -104,7 +104,7 @@ def _facts(probe: Probe, ready: Ready, config: Config) -> Table:
     timed = probe.round
     facts = {
         "model": f"{ready.model}, {ready.parameters / 1e6:.1f} M parameters, on {ready.device}",
-        "settings": _settings(recipe_of(config)),
+        "settings": _settings(recipe_of(config), config.lora_layers),
         "memory": (ready.memory or "not estimated for the model in the package").removeprefix("memory: "),
         "speed": f"{timed.tokens_per_second:.0f} tokens/s; a round of {timed.groups} local groups takes "
         f"{timed.generate_seconds:.1f} s to generate, and {timed.train_seconds:.1f} s to train if all are informative",
@@ -115,8 +115,8 @@ def _facts(probe: Probe, ready: Ready, config: Config) -> Table:
     return table
 
 
-def _settings(recipe: Recipe) -> str:
-    layers = f"the last {recipe.lora_layers} layers" if recipe.lora_layers else "all layers"
+def _settings(recipe: Recipe, lora_layers: int) -> str:
+    layers = f"the last {lora_layers} layers" if lora_layers else "all layers"
     trained = f"adapters of rank {recipe.lora} in {layers}" if recipe.lora else "all weights"
     dtype = "bfloat16 if the device computes in it" if recipe.dtype == AUTO else recipe.dtype
     return (

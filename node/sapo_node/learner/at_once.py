@@ -12,7 +12,7 @@ import torch
 
 ROWS = 128
 """Completions that are sampled at once, at least."""
-READ = 4096
+READ = 2048
 """Tokens that the model reads for one micro-batch, at most on a CPU and at least on a GPU."""
 _LOGITS = (2**26, 2**28)
 """Bounds of `AtOnce.logits` on a CPU: 256 MiB and 1 GiB in float32."""

@@ -32,21 +32,10 @@ def write_weights(path, parameters, kind="BF16"):
         weights.truncate(8 + len(head) + size)
 
 
-@pytest.mark.parametrize("name", ["num_hidden_layers", "n_layer", "n_layers", "num_layers"])
-def test_a_large_model_gets_adapters_in_a_third_of_its_layers_whatever_their_number_is_called(tmp_path, name):
-    recipe = recipe_of(Config(model=folder_of(tmp_path, 1_500_000_000, **{name: 24})))
-    assert (recipe.lora, recipe.lora_layers, recipe.max_tokens) == (16, 8, 256)
-
-
-@pytest.mark.parametrize(("layers", "adapted"), [(1, 1), (2, 1), (3, 1), (5, 1), (6, 2)])
-def test_a_large_model_of_few_layers_has_adapters_in_one_at_least(tmp_path, layers, adapted):
-    recipe = recipe_of(Config(model=folder_of(tmp_path, 1_500_000_000, num_hidden_layers=layers)))
-    assert recipe.lora_layers == adapted
-
-
-def test_a_large_model_that_does_not_say_its_layers_gets_adapters_in_all(tmp_path):
-    recipe = recipe_of(Config(model=folder_of(tmp_path, 1_500_000_000)))
-    assert (recipe.lora, recipe.lora_layers) == (16, 0)
+def test_a_large_model_gets_adapters_in_all_layers(tmp_path):
+    config = Config(model=folder_of(tmp_path, 1_500_000_000, num_hidden_layers=24))
+    recipe = recipe_of(config)
+    assert (recipe.lora, config.lora_layers, recipe.max_tokens) == (16, 0, 256)
 
 
 def test_a_small_model_is_trained_with_all_weights(tmp_path):

@@ -17,9 +17,9 @@ def trained_model(command: Command) -> Command:
         ),
         click.option(
             "--lora-layers",
-            type=WholeOrAuto(),
-            metavar="N|auto",
-            help="Layers with adapters, counted from the output; 0 is all.  [default: auto]",
+            type=int,
+            metavar="N",
+            help="Layers with adapters, counted from the output; 0 is all.  [default: 0]",
         ),
         click.option(
             "--lora",

@@ -56,8 +56,8 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     stops it at once. Neither loses state.
 
     With `auto` the model decides. The model in the package, and any below 50 M parameters, trains all weights and reads
-    no examples. A larger one trains adapters of rank 16 in the last third of its layers, and reads 3 worked examples
-    before each prompt. `sapo-node probe` measures whether a model can learn from a swarm.
+    no examples. A larger one trains adapters of rank 16, and reads 3 worked examples before each prompt.
+    `sapo-node probe` measures whether a model can learn from a swarm.
 
     \b
     sapo-node start
