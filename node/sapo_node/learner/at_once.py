@@ -13,7 +13,8 @@ import torch
 ROWS = 128
 """Completions that are sampled at once, at least."""
 READ = 2048
-"""Tokens that the model reads for one micro-batch, at most on a CPU and at least on a GPU."""
+"""Tokens that the model reads for one micro-batch, at most on a CPU and at least on a GPU; twice as many of one
+prompt and its completions."""
 _LOGITS = (2**26, 2**28)
 """Bounds of `AtOnce.logits` on a CPU: 256 MiB and 1 GiB in float32."""
 _LOGITS_OF_GPU = 2**30
@@ -25,7 +26,7 @@ _SHARE = 2**-3
 _KEPT = 64
 """Numbers that a layer keeps of a token for the backward pass, in widths of the model, at most. A layer of Llama's
 shape keeps 20 to 22, and more with adapters."""
-_CACHE = 8
+_CACHE = 16
 """Tokens in the cache of a micro-batch for each token that the model reads, at most."""
 
 
@@ -36,7 +37,7 @@ class AtOnce:
     sampled: int = 0
     """Tokens in the cache of sampling, prompts included. A batch has ROWS completions whatever they hold."""
     read: int = READ
-    """Tokens that the model reads for one micro-batch: stems, prompts and padded completions."""
+    """Tokens that the model reads for one micro-batch of several prompts: stems, prompts and padded completions."""
     logits: int = _LOGITS[0]
     """Logits of one micro-batch, and of one token of all completions that are sampled at once."""
 

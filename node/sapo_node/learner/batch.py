@@ -21,6 +21,8 @@ from sapo_node.learner.states import select
 
 PADDING = 0.5
 """Padding of the completions of one micro-batch, at most, as a share of all tokens that the model reads for it."""
+BEGUN = 256
+"""Tokens that the model reads in the time that one more micro-batch costs, about: Python starts its kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,21 +158,33 @@ def _answer(policy: Policy, completion: Sampled, tokens: int) -> tuple[int, ...]
 
 
 def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
-    """Cut rows with a completion into micro-batches within the bounds, completions of like length together and those of
-    one length in the order given.
+    """Cut rows with a completion into micro-batches within the bounds.
+
+    Completions of like length are together, which needs the least padding, or those of one prompt, so that few prompts
+    are read twice: whichever takes less time. Completions of one length stay in the order given.
     """
     stems = stems_of(policy, [row.prompt for row in rows])
+    by_length = sorted(rows, key=lambda row: len(row.completion))
+    by_prompt = sorted(by_length, key=lambda row: (row.prompt[: beginning_of(row.prompt, stems)], row.prompt))
+    cuts = [list(_cut(policy, order, stems)) for order in (by_length, by_prompt)]
+    for part, _ in min(cuts, key=lambda cut: sum(read + BEGUN for _, read in cut)):
+        yield _batch(policy, part, stems)
+
+
+def _cut(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> Iterator[tuple[list[Row], int]]:
+    """Yield the rows of each micro-batch, in this order, and the tokens that the model reads for them."""
     part: list[Row] = []
-    size = _Size(stems)
-    for row in sorted(rows, key=lambda row: len(row.completion)):
+    size, read = _Size(stems), 0
+    for row in rows:
         size.add(row)
         if part and not size.fits(policy):
-            yield _batch(policy, part, stems)
+            yield part, read
             part, size = [], _Size(stems)
             size.add(row)
         part.append(row)
+        read = size.read
     if part:
-        yield _batch(policy, part, stems)
+        yield part, read
 
 
 @dataclass(slots=True)
@@ -202,12 +216,23 @@ class _Size:
             self.longest_prompt = max(self.longest_prompt, len(row.prompt))
             self.longest_rest = max(self.longest_rest, len(row.prompt) - len(beginning))
 
+    @property
+    def padded(self) -> int:
+        """Tokens of the completions with their padding."""
+        return self.rows * self.longest
+
+    @property
+    def read(self) -> int:
+        """Tokens that the model reads."""
+        return self.begun + len(self.prompts) * self.longest_rest + self.padded
+
     def fits(self, policy: Policy) -> bool:
-        padded = self.rows * self.longest
-        read = self.begun + len(self.prompts) * self.longest_rest
+        padded, read = self.padded, self.read
+        # Another micro-batch would read a long prompt once more.
+        most = policy.at_once.read * (2 if len(self.prompts) == 1 else 1)
         return (
-            padded + read <= (1 + PADDING) * (self.tokens + read)
-            and padded + read <= policy.at_once.read
+            read <= (1 + PADDING) * (self.tokens + read - padded)
+            and read <= most
             and padded + self.rows * self.longest_prompt <= policy.at_once.cached
             and padded * policy.vocabulary <= policy.at_once.logits
         )

@@ -11,6 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForC
 
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
+from sapo_node.learner.at_once import AtOnce
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
 from sapo_node.learner.filters import passing
 from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, SPARED, alike, stems_of
@@ -321,6 +322,33 @@ def test_micro_batches_hold_every_row_once_within_their_bound(policy):
     batches = list(micro_batches(policy, many))
     assert sum(len(batch.rows) for batch in batches) == 300
     assert all(batch.targets.numel() <= 4096 for batch in batches)
+
+
+def completions_of(policy, lengths, prompts):
+    """Rows of completions of these lengths to each prompt, the lengths in turn."""
+    [row] = rows(policy, external("1", finish="length"))
+    text = row.completion[:1]
+    return [replace(row, prompt=prompt, completion=text * length) for length in lengths for prompt in prompts]
+
+
+def test_long_prompts_are_read_once_each_whatever_lengths_their_completions_have(policy):
+    bounded = replace(policy, at_once=AtOnce(read=100))
+    prompts = [(first, *[5] * 149) for first in range(10, 14)]
+    batches = list(micro_batches(bounded, completions_of(policy, [2, 3, 4, 5], prompts)))
+    assert [{row.prompt for row in batch.rows} for batch in batches] == [{prompt} for prompt in sorted(prompts)]
+
+
+def test_completions_of_like_length_are_together_where_prompts_are_short(policy):
+    bounded = replace(policy, at_once=AtOnce(read=2000))
+    prompts = [(first, 5, 5) for first in range(10, 20)]
+    batches = list(micro_batches(bounded, completions_of(policy, [4, 80], prompts)))
+    assert [{len(row.completion) for row in batch.rows} for batch in batches] == [{4}, {80}]
+
+
+def test_one_prompt_and_its_completions_may_have_twice_the_tokens_of_several(policy):
+    bounded = replace(policy, at_once=AtOnce(read=100))
+    [_] = micro_batches(bounded, completions_of(policy, [20] * 5, [(5,) * 100]))
+    assert len(list(micro_batches(bounded, completions_of(policy, [20] * 6, [(5,) * 100])))) == 2
 
 
 @given(bounds=st.lists(st.integers(0, 40), max_size=12, unique=True))
