@@ -136,7 +136,9 @@ def _meta(folder: Path, names: Collection[str]) -> Mapping[str, object]:
 
 def _title(policy: Policy) -> str:
     """Return the name of a model and what of it is trained, for an operator."""
-    return f"{policy.name} ({f'adapters of rank {policy.lora}' if policy.lora else 'all weights'})"
+    layers = f"the last {policy.lora_layers} layers" if policy.lora_layers else "all layers"
+    trained = f"adapters of rank {policy.lora} in {layers}" if policy.lora else "all weights"
+    return f"{policy.name} ({trained})"
 
 
 def _of_another_model(root: Path, theirs: object, ours: str) -> str:

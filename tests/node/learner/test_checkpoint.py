@@ -203,10 +203,22 @@ def test_a_checkpoint_without_a_name_is_read(two):
     assert trainer.step == 2
 
 
+def with_adapters(**layers):
+    return LearnerOptions(checkpoints="", groups=1, completions=4, lora=4, **layers)
+
+
 def test_a_checkpoint_of_another_rank_says_both_ranks(two):
     root, _ = two
-    with pytest.raises(CheckpointError, match=r"seed \(all weights\), and you gave seed \(adapters of rank 4\)"):
-        checkpoint.restore(new_trainer(LearnerOptions(checkpoints="", groups=1, completions=4, lora=4)), root)
+    asked = r"seed \(all weights\), and you gave seed \(adapters of rank 4 in all layers\)"
+    with pytest.raises(CheckpointError, match=asked):
+        checkpoint.restore(new_trainer(with_adapters()), root)
+
+
+def test_a_checkpoint_with_adapters_in_other_layers_says_which_layers_both_have(tmp_path):
+    checkpoint.save(new_trainer(with_adapters(lora_layers=1)), tmp_path)
+    asked = r"\(adapters of rank 4 in the last 1 layers\), and you gave seed \(adapters of rank 4 in all layers\)"
+    with pytest.raises(CheckpointError, match=asked):
+        checkpoint.restore(new_trainer(with_adapters()), tmp_path)
 
 
 def test_the_newest_two_are_kept(tmp_path):
