@@ -153,13 +153,6 @@ def require_plain(folder: Path) -> None:
     _require_size(folder / _WEIGHTS, MAX_PART_BYTES)
 
 
-def described(folder: Path) -> dict[str, Any]:
-    """Return config.json of a model folder, of the language model where the model has other parts as well."""
-    whole = _parsed(folder / _CONFIG)
-    part = whole.get("text_config")
-    return part if isinstance(part, dict) else whole
-
-
 def parameters_of(folder: Path) -> int:
     """Return how many parameters the files hold that transformers loads, and 0 if there is no such file. This reads no
     weight. Raises ModelError if a file is missing or broken.
