@@ -13,7 +13,7 @@ from harness import Source, refusal_is_a_line
 
 from sapo_node.app.config import Config
 from sapo_node.app.recipe import recipe_of
-from sapo_node.learner.folder import BUILT_IN, POLICY_DIR, ModelError, described, require_plain
+from sapo_node.learner.folder import BUILT_IN, POLICY_DIR, ModelError, require_plain
 
 _TEMPORARY = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 INDEX, PART = "model.safetensors.index.json", re.compile(r"[^/\\]+\.safetensors")
@@ -43,7 +43,6 @@ def fuzz(data: bytes) -> None:
     try:
         with refusal_is_a_line(ModelError):
             require_plain(folder())
-            described(folder())
             recipe_of(Config(model=str(folder())))
             settings = json.loads(path.read_bytes())
             assert not chooses_code(settings)
