@@ -11,9 +11,10 @@ from rich.text import Text
 
 from sapo_node.app.advice import MANY_CUT, for_too_easy, for_too_hard
 from sapo_node.app.config import Config
-from sapo_node.app.recipe import Recipe, recipe_of
+from sapo_node.app.recipe import recipe_of
 from sapo_node.cli.probe import LEARNABLE, Probe, TaskProbe, Verdict
 from sapo_node.groups.messages import Ready
+from sapo_node.groups.model_name import trained_part
 from sapo_node.groups.stats import LEVEL
 from sapo_node.sampling.mix import AUTO
 
@@ -104,7 +105,7 @@ def _facts(probe: Probe, ready: Ready, config: Config) -> Table:
     timed = probe.round
     facts = {
         "model": f"{ready.model}, {ready.parameters / 1e6:.1f} M parameters, on {ready.device}",
-        "settings": _settings(recipe_of(config), config.lora_layers),
+        "settings": _settings(config),
         "memory": (ready.memory or "not estimated for the model in the package").removeprefix("memory: "),
         "speed": f"{timed.tokens_per_second:.0f} tokens/s; a round of {timed.groups} local groups takes "
         f"{timed.generate_seconds:.1f} s to generate, and {timed.train_seconds:.1f} s to train if all are informative",
@@ -115,9 +116,9 @@ def _facts(probe: Probe, ready: Ready, config: Config) -> Table:
     return table
 
 
-def _settings(recipe: Recipe, lora_layers: int) -> str:
-    layers = f"the last {lora_layers} layers" if lora_layers else "all layers"
-    trained = f"adapters of rank {recipe.lora} in {layers}" if recipe.lora else "all weights"
+def _settings(config: Config) -> str:
+    recipe = recipe_of(config)
+    trained = trained_part(recipe.lora, config.lora_layers)
     dtype = "bfloat16 if the device computes in it" if recipe.dtype == AUTO else recipe.dtype
     return (
         f"{trained}, learning rate {recipe.learning_rate:g}, {dtype}, {recipe.examples} worked examples, "

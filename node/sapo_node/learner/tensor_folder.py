@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from sapo_node.groups.model_name import trained_part
 from sapo_node.learner.model import Policy
 from sapo_node.storage.sync import sync
 from sapo_protocol.errors import LocalError
@@ -136,9 +137,7 @@ def _meta(folder: Path, names: Collection[str]) -> Mapping[str, object]:
 
 def _title(policy: Policy) -> str:
     """Return the name of a model and what of it is trained, for an operator."""
-    layers = f"the last {policy.lora_layers} layers" if policy.lora_layers else "all layers"
-    trained = f"adapters of rank {policy.lora} in {layers}" if policy.lora else "all weights"
-    return f"{policy.name} ({trained})"
+    return f"{policy.name} ({trained_part(policy.lora, policy.lora_layers)})"
 
 
 def _of_another_model(root: Path, theirs: object, ours: str) -> str:
