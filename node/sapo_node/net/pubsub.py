@@ -19,7 +19,6 @@ from libp2p.network.connection.exceptions import RawConnError
 from libp2p.pubsub import pubsub
 from libp2p.pubsub.mcache import CacheEntry, MessageCache
 from libp2p.pubsub.pb import rpc_pb2
-from libp2p.pubsub.validators import signature_validator
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
@@ -31,6 +30,7 @@ from sapo_node.net.patches import forget_record
 from sapo_node.net.router import ScoredGossipSub
 from sapo_node.net.rpc_limits import SUBSCRIPTIONS, excess_of, sanitise
 from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_id
+from sapo_node.net.strict_signing import is_strictly_signed
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +130,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
                 raw = await _next_frame(stream, self.max_inbound_rpc_size, self._defences.frame_seconds)
                 rpc = rpc_pb2.RPC()
                 rpc.ParseFromString(raw)
+                rpc.DiscardUnknownFields()  # no signature covers them, and they would be forwarded with a message
                 await self._process(peer_id, rpc)
         except MessageTooLarge:
             await self._give_up(stream, "RPC too large")
@@ -202,7 +203,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             return
         # Before the node is asked, because it is asked once per content. A copy with a bad gossip signature is not
         # forwarded, and would otherwise suppress the good copies.
-        if not signature_validator(message):
+        if not is_strictly_signed(message):
             self._gossip.offended(peer, "bad gossip signature")
             return
         self.router.arrives(forwarder, topic, key)

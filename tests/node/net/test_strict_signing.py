@@ -1,0 +1,96 @@
+"""A message is signed as GossipSub's policy StrictSign wants it, in every field. Other libraries refuse all others, and
+charge the peer that forwarded them.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
+
+from sapo_node.net.interface import Malformed
+
+if TYPE_CHECKING:
+    from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until
+
+TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+PADDING = bytes(700_000)
+
+
+@asynccontextmanager
+async def mesh_peer(node: "Probe", attacker: "Attack", until: "Until") -> "AsyncIterator[Attacker]":
+    """A peer that the node forwards messages to, and that keeps what it gets as it came."""
+    async with attacker(node.address, 201) as peer:
+        control = rpc_pb2.ControlMessage(graft=[rpc_pb2.ControlGraft(topicID=TOPIC)])
+        topic = rpc_pb2.RPC.SubOpts(subscribe=True, topicid=TOPIC)
+        await peer.send_rpc(rpc_pb2.RPC(subscriptions=[topic], control=control))
+        await until(lambda: peer.host.get_id() in node.router.mesh[TOPIC])
+        yield peer
+
+
+def forwarded_to(peer: "Attacker") -> list[Any]:
+    return [message for rpc in peer.received for message in rpc.publish]
+
+
+def with_anothers_key(mallory: "Attacker") -> Any:
+    message = mallory.message(b"m")
+    message.key = bytes.fromhex("08011220") + bytes(32)
+    return message
+
+
+def with_a_long_key(mallory: "Attacker") -> Any:
+    message = mallory.message(b"m")
+    message.key += PADDING
+    return message
+
+
+def numbered(mallory: "Attacker", seqno: bytes) -> Any:
+    message = mallory.message(b"m")
+    message.seqno = seqno
+    unsigned = rpc_pb2.Message(data=b"m", topicIDs=[TOPIC], from_id=message.from_id, seqno=seqno)
+    message.signature = mallory.keys.private_key.sign(PUBSUB_SIGNING_PREFIX.encode() + unsigned.SerializeToString())
+    return message
+
+
+@pytest.mark.parametrize(
+    "made",
+    [with_anothers_key, with_a_long_key, lambda peer: numbered(peer, b""), lambda peer: numbered(peer, PADDING)],
+    ids=["the key of another peer", "a key and more", "no number", "a long number"],
+)
+async def test_a_message_that_strict_signing_does_not_allow_is_charged_to_its_sender_and_goes_no_further(
+    start: "Start", attacker: "Attack", until: "Until", made: Any
+) -> None:
+    node = await start(1)
+    async with mesh_peer(node, attacker, until) as other, attacker(node.address) as mallory:
+        await mallory.send_rpc(mallory.rpc(made(mallory)))
+        await mallory.send_rpc(mallory.rpc(mallory.message(b"the next one", seqno=2)))
+        await until(lambda: forwarded_to(other))
+        assert [message.data for message in forwarded_to(other)] == [b"the next one"]
+    assert [notice.cause for notice in node.noticed(Malformed)] == ["bad gossip signature"]
+
+
+async def test_a_message_without_the_key_that_its_author_already_names_is_forwarded(
+    start: "Start", attacker: "Attack", until: "Until"
+) -> None:
+    node = await start(1)
+    async with mesh_peer(node, attacker, until) as other, attacker(node.address) as mallory:
+        message = mallory.message(b"m")
+        message.ClearField("key")
+        await mallory.send_rpc(mallory.rpc(message))
+        await until(lambda: forwarded_to(other))
+    assert node.noticed(Malformed) == []
+
+
+async def test_what_a_peer_adds_in_an_unknown_field_is_not_forwarded(
+    start: "Start", attacker: "Attack", until: "Until"
+) -> None:
+    node = await start(1)
+    async with mesh_peer(node, attacker, until) as other, attacker(node.address) as mallory:
+        message = mallory.message(b"m")
+        padded = rpc_pb2.Message.FromString(message.SerializeToString() + b"\x7a\xe0\xdc\x2a" + PADDING)
+        await mallory.send_rpc(mallory.rpc(padded))
+        await until(lambda: forwarded_to(other))
+        assert forwarded_to(other) == [message]
+    assert node.noticed(Malformed) == []
