@@ -30,4 +30,6 @@ def public_key_of(peer: str) -> bytes:
         raise LocalError(f"{peer!r} is not a peer id: it has characters outside base58") from error
     if len(raw) != len(_PREFIX) + PUBLIC_KEY_BYTES or not raw.startswith(_PREFIX):
         raise LocalError(f"{peer!r} is not the peer id of an Ed25519 key: those peer ids start with 12D3KooW")
+    if peer != peer.rstrip():  # the library ignores it, and a decision about this text would be one about nobody
+        raise LocalError(f"{peer!r} is not a peer id: there is a blank or a line end behind it, take that away")
     return raw[len(_PREFIX) :]

@@ -73,3 +73,9 @@ def test_the_key_can_be_read_back_from_a_peer_id():
 def test_other_text_is_no_peer_id(text):
     with pytest.raises(LocalError, match="peer id"):
         public_key_of(text)
+
+
+@pytest.mark.parametrize("end", [" ", "\r", "\n", "\t"])
+def test_a_peer_id_with_a_blank_behind_it_is_none_because_no_peer_is_called_so(end):
+    with pytest.raises(LocalError, match="blank"):
+        public_key_of(peer_id(KEY) + end)

@@ -118,6 +118,7 @@ BAD = {
     "a warm-up below zero": ("warmup = -1", "warmup is -1"),
     "a learning rate of zero": ("learning_rate = 0.0", "learning_rate"),
     "a name that is no peer id": ('banned = ["…4fgh"]', "not a peer id"),
+    "a peer id with a line end, as in a file of Windows": (f'banned = ["{PEER}\\r"]', "blank"),
     "a friend who is banned": (f'trusted = ["{PEER}"]\nbanned = ["{PEER}"]', f"both hold {PEER}"),
     "numbers for a list of strings": ("listen = [1]", "list of strings"),
     "bad TOML": ("local =", "not valid TOML"),

@@ -70,6 +70,11 @@ def test_a_ban_and_its_end(machine):
     assert machine.state(PEER) is None, "nothing else is known of it"
 
 
+def test_a_ban_of_an_id_with_a_line_end_behind_it_is_refused_and_bans_nobody_else(machine):
+    assert "sapo-node peers" in machine.fails("ban", PEER + "\r")
+    assert machine.state(PEER) is None
+
+
 def test_a_trust_and_its_end(machine):
     assert machine.does("trust", PEER)["tier"] == "friend"
     machine.starts()
