@@ -150,12 +150,12 @@ class ScoredGossipSub(SteadyGossipSub):
         await self.emit_iwant(asked, peer)
 
     async def handle_iwant(self, iwant_msg: Any, sender_peer_id: Any) -> None:
-        """Send the requested messages that are still in the cache, each at most once per peer and heartbeat."""
+        """Send the requested messages that are still in the cache, an RPC each, once per peer and heartbeat at most."""
         if not self.defences.control_caps:
             await super().handle_iwant(iwant_msg, sender_peer_id)
             return
-        if found := self._unserved(sender_peer_id, iwant_msg.messageIDs):
-            self.send_rpc(sender_peer_id, rpc_pb2.RPC(publish=found))
+        for message in self._unserved(sender_peer_id, iwant_msg.messageIDs):
+            self.send_rpc(sender_peer_id, rpc_pb2.RPC(publish=[message]))
 
     async def send_recent_messages(self, peer_id: Any, topic: str) -> None:
         """Put the latest messages into the queue of a new follower of a topic. The library writes them to the stream

@@ -6,6 +6,7 @@ import trio
 from libp2p.pubsub.pb import rpc_pb2
 
 from sapo_node.net.interface import Malformed, PeerGone
+from sapo_node.net.seen_cache import message_id
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Start, Until
@@ -52,3 +53,19 @@ async def test_a_peer_that_follows_a_topic_again_and_again_gets_a_message_once_i
         await until(lambda: any(rpc.publish for rpc in mallory.received))
         await trio.sleep(0.5)
         assert sum(len(rpc.publish) for rpc in mallory.received) <= 6
+
+
+async def test_messages_that_are_too_large_for_one_rpc_together_are_sent_in_an_rpc_each(
+    start: "Start", attacker: "Attack", until: "Until"
+) -> None:
+    """A peer need not take an RPC of more than `max_message_bytes` and 2,000 bytes (spec: topics and validation)."""
+    node = await start(1)
+    wanted = [b"%d" % number + 4 * LARGE for number in range(4)]
+    async with attacker(node.address) as peer:
+        for data in wanted:
+            await node.publish(data)
+        ids = [message_id(TOPIC, data) for data in wanted]
+        control = rpc_pb2.ControlMessage(iwant=[rpc_pb2.ControlIWant(messageIDs=ids)])
+        await peer.send_rpc(rpc_pb2.RPC(control=control))
+        await until(lambda: sum(len(rpc.publish) for rpc in peer.received) == len(wanted))
+        assert max(rpc.ByteSize() for rpc in peer.received) <= 900_000 + 2_000
