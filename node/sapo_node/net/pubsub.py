@@ -30,7 +30,7 @@ from sapo_node.net.patches import forget_record
 from sapo_node.net.router import ScoredGossipSub
 from sapo_node.net.rpc_limits import SUBSCRIPTIONS, excess_of, sanitise
 from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_id
-from sapo_node.net.strict_signing import is_strictly_signed
+from sapo_node.net.strict_signing import is_strictly_signed, may_be_taken_elsewhere
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +204,8 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         # Before the node is asked, because it is asked once per content. A copy with a bad gossip signature is not
         # forwarded, and would otherwise suppress the good copies.
         if not is_strictly_signed(message):
-            self._gossip.offended(peer, "bad gossip signature")
+            if not may_be_taken_elsewhere(message):
+                self._gossip.offended(peer, "bad gossip signature")
             return
         self.router.arrives(forwarder, topic, key)
         verdict = await cache.ask(peer, message.data)

@@ -1,5 +1,5 @@
-"""A message is signed as GossipSub's policy StrictSign wants it, in every field. Other libraries refuse all others, and
-charge the peer that forwarded them.
+"""A message that the node forwards is signed as GossipSub's policy StrictSign wants it, in every field. Some libraries
+take other messages and some refuse them, and charge the peer that forwarded them.
 """
 
 from collections.abc import AsyncIterator
@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 
@@ -46,6 +47,17 @@ def with_a_long_key(mallory: "Attacker") -> Any:
     return message
 
 
+def by_the_identity(_: "Attacker") -> Any:
+    """A message whose author is the neutral point of the curve, of which anybody can make a signature: S = 1, R = B."""
+    author = bytes.fromhex("0024080112200100000000000000000000000000000000000000000000000000000000000000")
+    message = rpc_pb2.Message(data=b"m", topicIDs=[TOPIC], from_id=author, seqno=bytes(8))
+    signature = bytes.fromhex("58" + "66" * 31 + "01" + "00" * 31)
+    key = Ed25519PublicKey.from_public_bytes(author[-32:])
+    key.verify(signature, PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString())  # OpenSSL takes it
+    message.signature = signature
+    return message
+
+
 def numbered(mallory: "Attacker", seqno: bytes) -> Any:
     message = mallory.message(b"m")
     message.seqno = seqno
@@ -56,10 +68,16 @@ def numbered(mallory: "Attacker", seqno: bytes) -> Any:
 
 @pytest.mark.parametrize(
     "made",
-    [with_anothers_key, with_a_long_key, lambda peer: numbered(peer, b""), lambda peer: numbered(peer, PADDING)],
-    ids=["the key of another peer", "a key and more", "no number", "a long number"],
+    [
+        with_anothers_key,
+        with_a_long_key,
+        by_the_identity,
+        lambda peer: numbered(peer, b""),
+        lambda peer: numbered(peer, PADDING),
+    ],
+    ids=["the key of another peer", "a key and more", "an author of small order", "no number", "a long number"],
 )
-async def test_a_message_that_strict_signing_does_not_allow_is_charged_to_its_sender_and_goes_no_further(
+async def test_a_message_that_some_libraries_take_and_others_refuse_goes_no_further_and_is_charged_to_nobody(
     start: "Start", attacker: "Attack", until: "Until", made: Any
 ) -> None:
     node = await start(1)
@@ -68,7 +86,7 @@ async def test_a_message_that_strict_signing_does_not_allow_is_charged_to_its_se
         await mallory.send_rpc(mallory.rpc(mallory.message(b"the next one", seqno=2)))
         await until(lambda: forwarded_to(other))
         assert [message.data for message in forwarded_to(other)] == [b"the next one"]
-    assert [notice.cause for notice in node.noticed(Malformed)] == ["bad gossip signature"]
+    assert node.noticed(Malformed) == [], "an honest peer with another library may have forwarded it"
 
 
 async def test_a_message_without_the_key_that_its_author_already_names_is_forwarded(
