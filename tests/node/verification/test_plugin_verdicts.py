@@ -29,6 +29,8 @@ MODULES = {
     "an_error_for_words": deciding_by("return int(given) == int(answer)"),
     "an_exit_for_words": deciding_by("return given.isdigit() or exit()"),
     "no_memory_for_words": deciding_by("return given.isdigit() or bytearray(4 << 30)"),
+    "a_late_import_for_words": deciding_by("import sqlite3; return given == answer"),
+    "a_file_for_words": deciding_by("return given.isdigit() or bool(open('/etc/hosts').read())"),
     "a_long_question": building_by("return 'x' * 40_000, '7'"),
     "a_long_example": f"{GOOD}def example(question, answer): return 'x' * 5_000 + '<answer>7</answer>'\n",
     "half_an_example": GOOD + r"def example(question, answer): return '\ud800<answer>7</answer>'" + "\n",
@@ -101,6 +103,11 @@ def test_an_earns_that_ends_the_child_or_its_memory_gives_no_verdict(name, resul
     assert results[name][0] == [None]
 
 
+@pytest.mark.parametrize("name", ["a_late_import_for_words", "a_file_for_words"])
+def test_an_earns_that_needs_what_the_sandbox_refuses_gives_no_verdict_because_it_has_one_elsewhere(name, results):
+    assert results[name][0] == [None]
+
+
 @pytest.mark.parametrize("name", ALONE)
 def test_an_item_beyond_a_limit_fails_alone(name, results):
     (honest, scored), (line,) = results[name]
@@ -114,6 +121,8 @@ def test_an_item_beyond_a_limit_fails_alone(name, results):
     [
         ("an_exit_for_words", "SystemExit"),
         ("no_memory_for_words", "MemoryError"),
+        ("a_late_import_for_words", "ModuleNotFoundError: No module named"),
+        ("a_file_for_words", "PermissionError"),
         ("a_colourful_error", r"RuntimeError: \x1b[31mred \x1b[31mred"),
         ("an_error_without_words", "Mute"),
     ],

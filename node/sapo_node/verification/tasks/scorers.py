@@ -39,7 +39,7 @@ _FORBIDDEN = re.compile(
 def score(dataset: str, task: Task, completion: str) -> bool:
     """Return whether the last `<answer>...</answer>` of `completion` is a correct answer to `task`.
 
-    This raises for no completion, unless another package's scorer returns no verdict or lacks memory.
+    This raises for no completion, unless another package's scorer returns no verdict or lacks what it needs.
     """
     answer = extract_answer(completion)
     if answer is None or not 0 < len(answer) <= min(MAX_ANSWER, 4 * len(task.answer) + 64):
