@@ -68,6 +68,9 @@ def _other_swarms() -> Iterable[Case]:
     yield _case("the next of short epochs", "TIME-2", begin, 1, ACCEPT, swarm=SHORT)
     yield _case("the second next of short epochs", "TIME-2", begin, 2, swarm=SHORT, note=note)
     yield _case("the sixth next of short epochs", "TIME-2", begin, 6, swarm=SHORT, note=note)
+    note = "It is epoch -3, and epoch -2 is the next one."
+    yield _case("epoch 0 of short epochs 12 s before genesis", "TIME-2", begin - 12_000, 0, swarm=SHORT, note=note)
+    yield _case("epoch 0 of short epochs 5 s before genesis", "TIME-2", begin - 5_000, 0, ACCEPT, swarm=SHORT)
     yield _case("the second last of short epochs", "TIME-2", begin + 2 * 5000, 0, swarm=SHORT)
     late = FAR.genesis * 1000
     yield _case("epoch 0 half a minute before a far genesis", "TIME-2", late - EARLY, 0, ACCEPT, swarm=FAR)
