@@ -342,6 +342,16 @@ def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_a
     assert "| **mean of tasks** | 0." in card
 
 
+def test_eval_with_the_configuration_of_a_node_measures_what_the_node_has_learnt(played, tmp_path, told):
+    """As `chat` and `export` do with the same file: the weights before any training say nothing of what it learnt."""
+    named = zip(("swarm", "key", "state"), played.where[1::2], strict=True)
+    config = tmp_path / "node.toml"
+    config.write_text("".join(f"{name} = {json.dumps(str(value))}\n" for name, value in named))
+    asked = ("eval", "--config", config, "--prompts", 1, "--json")
+    assert json.loads(told(*asked))["step"] == 3
+    assert json.loads(told(*asked, "--base"))["step"] == 0
+
+
 @pytest.mark.slow
 def test_the_best_weights_of_a_node_that_was_never_better_are_said_to_be_those_before_training(played, tmp_path):
     done = sapo_node("export", tmp_path / "out", *played.where, "--best")

@@ -12,6 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from sapo_node.app.config import Config, load_config
+from sapo_node.app.environment import FILE_VARIABLE
 from sapo_node.app.learner_options import learner_options
 from sapo_node.app.model_card import card_facts
 from sapo_node.app.state import read_database
@@ -30,31 +31,40 @@ _BAR = 20
 
 
 @click.command("eval")
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    envvar=FILE_VARIABLE,
+    help="Evaluate the node of this TOML file; see `sapo-node config`.",
+)
 @click.option("--swarm", help="Ask the tasks of this swarm.  [default: starter]")
 @click.option("--key", help="With --state, the key file of the node to evaluate.  [default: node.key]")
-@click.option(
-    "--state", help="Evaluate the averaged weights of the newest checkpoint. Without it, evaluate a new policy."
-)
+@click.option("--state", help="Evaluate the node with its state below this folder.")
 @trained_model
 @asked_model
+@click.option("--base", is_flag=True, help="Evaluate the model before any training.")
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
 @as_json
-def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: bool, **options: Any) -> None:
+def eval_(
+    config_file: Path | None, *, base: bool, prompts: int, samples: int, json_output: bool, **options: Any
+) -> None:
     """Measure pass@1 on held-out prompts. Print it by task and as the mean over tasks, with 95 % confidence intervals.
 
     No round of the swarm assigns the seeds of these prompts. The prompts are the same for every node. Completions are
     sampled at temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
 
-    With --state, the node remembers which model it trains, and how it is asked. Without --state, give the same --model
-    and --examples as for `start`. With `auto` the model decides, as it does there.
+    --config or --state names a node. `eval` takes the averaged weights of its newest checkpoint; the node remembers
+    which model it trains, and how it is asked. With neither, or with --base, `eval` takes the model before any
+    training: give the same --model and --examples as for `start`. With `auto` the model decides, as it does there.
     """
-    if options["key"] and not options["state"]:
+    named = config_file or options["state"]
+    if options["key"] and not named:
         raise click.UsageError("--key names a node by its state: give its --state, too, or neither for a new policy")
     config = load_config(config_file).overridden(options)
     manifest = load_manifest(config.swarm)
-    folder = folder_of(config) if options["state"] else None
+    folder = folder_of(config) if named and not base else None
     if folder:
         with closing(read_database(folder)) as database:
             config = of_checkpoints(config, database, options)
