@@ -6,6 +6,7 @@ import pty
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 from processes import ENVIRONMENT, PATIENCE
 from sapo_node.app.config import Config, load_config
@@ -30,9 +31,24 @@ def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_forc
     assert 0 < said["expected"]["round_seconds"] <= said["expected"]["full_round_seconds"]
     meant = {"lora": 0, "learning_rate": 2e-4, "dtype": "float32", "max_tokens": 80, "examples": 0}
     listen = ("/ip4/127.0.0.1/tcp/0",)
-    assert load_config(written) == Config(state="state", mdns=False, listen=listen, **meant)
+    assert load_config(Path("node.toml")) == Config(state="state", mdns=False, listen=listen, **meant)
     assert stat.S_IMODE((tmp_path / "node.key").stat().st_mode) == 0o600
     assert "not started yet" in run_here(main, "status", "--state", "state")[1].out
+
+
+def test_the_node_of_a_configuration_is_the_same_from_every_folder(tmp_path, monkeypatch, run_here):
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    for here, file in ((home, "node.toml"), (elsewhere, "../home/other.toml")):
+        monkeypatch.chdir(here)
+        begun = run_here(main, "init", file, "--no-train", "--state", "state", "--key", f"{here.name}.key", "--no-mdns")
+        assert begun[0] == 0, begun[1].err
+        monkeypatch.chdir(tmp_path)
+        code, told = run_here(main, "status", "--config", (here / file).resolve())
+        assert code == 0, told.err
+        assert "not started yet" in told.out
+    assert not list(tmp_path.glob("*.key"))
 
 
 def test_at_a_terminal_init_asks_and_takes_the_answers(tmp_path):

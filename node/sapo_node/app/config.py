@@ -13,6 +13,7 @@ from typing import Any, get_args
 import platformdirs
 
 from sapo_node.app.environment import FILE_VARIABLE, settings_of
+from sapo_node.app.places import placed
 from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective
 from sapo_node.groups.model_name import is_hub_name
 from sapo_node.groups.prompt import MAX_EXAMPLES
@@ -240,7 +241,7 @@ def load_config(path: Path | None, environ: Mapping[str, str] = os.environ) -> C
     """
     kinds = {each.name: _NUMBER_OR_AUTO.get(each.name, type(each.default)) for each in fields(Config)}
     path = path or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
-    written = checked(_read(path), str(path)) if path else {}
+    written = placed(checked(_read(path), str(path)), path.parent) if path else {}
     return Config(**(written | settings_of(environ, kinds, frozenset(_NUMBER_OR_AUTO))))
 
 

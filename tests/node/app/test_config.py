@@ -5,6 +5,7 @@ import random
 import re
 import tomllib
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +22,22 @@ def write(tmp_path, text):
     return path
 
 
-def test_what_is_printed_loads_again_to_the_same(tmp_path):
+def test_what_is_printed_loads_again_to_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     config = Config(local=2, bootstrap=("/ip4/127.0.0.1/tcp/1/p2p/x",), learning_rate=1e-3, model="\x7f\u202e 😀")
-    assert load_config(write(tmp_path, render_config(config))) == config
+    write(tmp_path, render_config(config))
+    assert load_config(Path("node.toml")) == config
+
+
+def test_a_path_in_the_file_begins_at_the_folder_of_the_file(tmp_path):
+    (tmp_path / "my-model").mkdir()
+    (tmp_path / "seed").mkdir()
+    file = write(tmp_path, 'key = "a.key"\nstate = "/b"\nswarm = "c.toml"\nmodel = "my-model"\n')
+    config = load_config(file)
+    places = [str(tmp_path / "a.key"), "/b", str(tmp_path / "c.toml"), str(tmp_path / "my-model")]
+    assert [config.key, config.state, config.swarm, config.model] == places
+    names = load_config(write(tmp_path, 'swarm = "starter"\nmodel = "seed"\n'))
+    assert (names.swarm, names.model, names.key) == ("starter", "seed", "node.key")
 
 
 def test_every_key_is_documented():

@@ -107,8 +107,9 @@ def test_a_model_that_can_learn_no_task_is_refused_with_advice():
         Config(model="line\nlocal = 9\r\x1b[2J\u202e", filters=(), learning_rate=1e-5, external=0),
     ],
 )
-def test_what_is_written_is_read_back_as_it_was_meant(config, tmp_path):
-    written = tmp_path / "node.toml"
+def test_what_is_written_is_read_back_as_it_was_meant(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written = Path("node.toml")
     hostile = [*FOUND, good("model", f"{config.model}\nlocal = 9")]
     written.write_text(rendered(config, facts(config, hostile, None), f"start {config.model}"))
     assert load_config(written) == config

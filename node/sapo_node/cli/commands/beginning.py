@@ -16,6 +16,7 @@ from rich.text import Text
 
 from sapo_node.app.advice import EASY_SWARM
 from sapo_node.app.config import Config, load_config
+from sapo_node.app.places import placed
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, fetch_model, networked, own_identity, stderr, write_file
 from sapo_node.cli.findings import Finding, State
@@ -98,6 +99,8 @@ def init(
         identity, _ = own_identity(config, passphrase)
         begin_state(config, manifest, identity)
     command = shlex.join(["sapo-node", "start", "--config", str(file)])
+    if file.parent != Path():  # a path in the file begins at its folder, and one in an option here
+        config = replace(config, **placed(asdict(config), Path.cwd()))
     write_file(file, rendered(config, told, command).encode())
     if json_output:
         figures = asdict(expected) | {"contact_seconds": expected.contact_seconds} if expected else None

@@ -101,7 +101,7 @@ def config(file: Path | None, *, json_output: bool) -> None:
 
     The variable SAPO_NODE_MODEL sets the key `model`, and so on for each key. A list has commas between its values.
     SAPO_NODE_CONFIG names a file for every command without --config. The command line overrides the environment, and
-    the environment overrides the file.
+    the environment overrides the file. A relative path in the file begins at the folder of the file.
 
     \b
     sapo-node config > node.toml
