@@ -119,7 +119,12 @@ def test_a_damaged_key_is_not_to_be_replaced_unless_its_owner_wants_to_begin_ane
     assert (tmp_path / "k").read_text() == "not a key"
 
 
+TOO_LONG = "a" * 300
+"""No system has a file of such a name. To look for it fails, as it does in a folder that the user may not enter."""
 BAD_INPUT = {
+    "a model that cannot be looked for": (["start", "--model", TOO_LONG], f"cannot use {TOO_LONG}: File name too long"),
+    "an export that cannot be looked for": (["export", TOO_LONG], f"cannot use {TOO_LONG}: File name too long"),
+    "a new configuration that cannot be looked for": (["init", TOO_LONG], f"cannot use {TOO_LONG}: File name too long"),
     "a backup into no folder": (["backup", "nowhere/x.tar"], "cannot write the backup nowhere/x.tar"),
     "a backup below a file": (["backup", "file/x.tar"], "cannot write the backup file/x.tar"),
     "a backup of a swarm that was not joined": (["backup", "x.tar", "--swarm", "interop"], "sapo-node start"),
@@ -161,7 +166,7 @@ def odd_files(tmp_path_factory):
 
 @pytest.mark.parametrize(("arguments", "reason"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
 def test_bad_input_is_one_line_that_says_what_is_wrong(odd_files, monkeypatch, run_here, arguments, reason):
-    where = ["--state", "state"] if arguments[0] in {"backup", "restore", "status", "start"} else []
+    where = ["--state", "state"] if arguments[0] in {"backup", "export", "restore", "status", "start"} else []
     monkeypatch.chdir(odd_files)
     code, told = run_here(main, *arguments, *where)
     [refused] = told.err.splitlines()

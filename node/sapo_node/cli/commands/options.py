@@ -22,6 +22,7 @@ from sapo_node.storage.database import Database
 from sapo_node.storage.keys import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
 from sapo_protocol import LocalError, SapoError, load_manifest
 from sapo_protocol.files import NoSuchFile
+from sapo_protocol.printable import printable
 
 Command = Callable[..., None]
 
@@ -77,6 +78,9 @@ def tell(error: BaseException) -> None:
 def run_command_line(cli: click.Group) -> None:
     """Run a command line. A SapoError becomes one line on stderr and exit code 1; Ctrl-C is exit code INTERRUPTED.
 
+    An OSError that names a file becomes such a line, too: in a folder that the user may not enter, even to ask whether
+    a file is there fails.
+
     If the reader of standard output has gone, there is no line: `sapo-node why ID | head -1` is no error.
     """
     try:
@@ -86,6 +90,12 @@ def run_command_line(cli: click.Group) -> None:
     except* SapoError as group:
         if not isinstance(error := _first(group), ReaderGone):
             tell(error)
+        sys.exit(1)
+    except* OSError as group:
+        error = _first(group)
+        if not isinstance(error, OSError) or error.filename is None:
+            raise
+        tell(LocalError(f"cannot use {printable(os.fsdecode(error.filename))}: {error.strerror}"))
         sys.exit(1)
 
 
