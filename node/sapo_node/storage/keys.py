@@ -117,7 +117,9 @@ def load_key(path: Path, passphrase: str | None = None) -> Identity:
             f"{path} has no passphrase, but one was given: leave out --passphrase, and unset {PASSPHRASE_VARIABLE}"
         )
     if is_encrypted and not passphrase:
-        raise PassphraseNeeded(f"{path} has a passphrase: give it with --passphrase or in {PASSPHRASE_VARIABLE}")
+        raise PassphraseNeeded(
+            f"{path} has a passphrase: set {PASSPHRASE_VARIABLE}, or run this at a terminal, where the node asks"
+        )
     try:
         key = serialization.load_pem_private_key(pem, _bytes(passphrase) if is_encrypted and passphrase else None)
     except (TypeError, ValueError, UnsupportedAlgorithm) as error:

@@ -93,6 +93,14 @@ def test_a_passphrase_for_a_key_that_has_none_is_told_as_such(path):
         load_key(path, "secret")
 
 
+def test_a_key_that_needs_a_passphrase_names_a_way_that_every_command_has(path):
+    """`status`, `export` and most others have no --passphrase."""
+    create_key(path, "open sesame")
+    with pytest.raises(PassphraseNeeded, match="set SAPO_NODE_PASSPHRASE, or run this at a terminal") as refused:
+        load_key(path)
+    assert "--passphrase" not in str(refused.value)
+
+
 @pytest.mark.parametrize("passphrase", ["x" * 2_000, "\udcff"])
 def test_a_passphrase_of_any_kind_opens_its_key_or_is_refused(path, passphrase):
     with suppress(LocalError):
