@@ -81,8 +81,9 @@ def test_keygen_prints_the_peer_id_and_never_overwrites(tmp_path, ran, told):
     assert "never overwritten" in one_line_error(*ran("keygen", "--key", key))
 
 
-def test_config_prints_a_file_that_start_and_config_accept(tmp_path, told):
-    file = tmp_path / "node.toml"
+def test_config_prints_a_file_that_start_and_config_accept(tmp_path, monkeypatch, told):
+    monkeypatch.chdir(tmp_path)
+    file = Path("node.toml")
     file.write_text(told("config"))
     assert told("config", file) == file.read_text()
 
