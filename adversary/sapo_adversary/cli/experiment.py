@@ -1,7 +1,6 @@
 """Play, draw and list learning experiments: `experiment`."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,17 @@ from rich.table import Table
 
 from sapo_adversary.cli.engines import on_device, with_engine
 from sapo_adversary.cli.policies import prepare_for
-from sapo_adversary.cli.results import folder, with_records
+from sapo_adversary.cli.results import folder, warn_of_versions, with_records
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.research.policies import DEFAULT_FOLDER
-from sapo_adversary.simulator.engine import Engine, Record
+from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
-from sapo_adversary.simulator.simulation import PACKAGES, Device
+from sapo_adversary.simulator.simulation import Device
+from sapo_adversary.simulator.versions import versions_of
 from sapo_node.cli.commands.options import as_json, stderr
 from sapo_node.cli.terminal import Terminal, say
 
@@ -128,17 +128,9 @@ def _run(what: Experiment, records: Path, policies: Path, engine: Engine) -> dic
     found = {arm: [load_record(records, each) for each in what.simulations(arm)] for arm in what.arms}
     with results_in(records, "remove them, and new runs"):
         summary = summarise(what, found)
-    versions = _versions([record for runs in found.values() for record in runs])
-    mixed = ", ".join(f"{package} {each}" for package, each in versions.items() if "," in each)
-    if mixed:
-        stderr.print(f"the records in {records} are of several versions: {mixed}", highlight=False, soft_wrap=True)
+    versions = versions_of(record for runs in found.values() for record in runs)
+    warn_of_versions([versions], records)
     return {**summary, "versions": versions}
-
-
-def _versions(records: Sequence[Record]) -> dict[str, str]:
-    """With which versions of each package runs were played: one, or all that there are. Older records do not say it."""
-    told = [record.get("versions", {}) for record in records]
-    return {package: ", ".join(sorted({each.get(package, "unknown") for each in told})) for package in PACKAGES}
 
 
 def _draw(summary: dict[str, Any], path: Path) -> list[Path]:

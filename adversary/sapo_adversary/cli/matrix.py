@@ -20,6 +20,7 @@ from sapo_adversary.cli.played import (
     verdict_line,
     write_results,
 )
+from sapo_adversary.cli.results import warn_of_versions
 from sapo_adversary.files.records import read_results, results_in
 from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_adversary.scenarios.keys import judged_by
@@ -102,6 +103,7 @@ def matrix(
         prepare_policies(scenarios)
         play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
     outcomes, more = play_matrix(kind, scenarios, seeds or SEEDS[kind], play_parts)
+    warn_of_versions((each.versions for each in outcomes), records)
     words = [
         *([] if kind == "full" else [kind]),
         *([] if seeds in (None, SEEDS[kind]) else ["--seeds", str(seeds)]),

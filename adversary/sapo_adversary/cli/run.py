@@ -20,6 +20,7 @@ from sapo_adversary.cli.played import (
     verdict_line,
     write_results,
 )
+from sapo_adversary.cli.results import warn_of_versions
 from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import Outcome
@@ -135,6 +136,7 @@ def run(
     )
     flags, ending = _named(outcome, keys, without)
     command = shlex.join(["sapo-adversary", "run", name, *flags])
+    warn_of_versions([outcome.versions], records)
     written = write_results([outcome], output, scenario.name + ending, command)
     if json_output:
         click.echo(json.dumps(outcome.as_dict()))

@@ -9,6 +9,7 @@ from typing import Any
 from sapo_adversary.scenarios.metrics import REFUSED, metrics
 from sapo_adversary.scenarios.scenario import Arm, Scenario
 from sapo_adversary.simulator.simulation import Simulation
+from sapo_adversary.simulator.versions import versions_of
 
 Record = Mapping[str, Any]
 ATTACKED: tuple[Arm, ...] = ("undefended", "defended")
@@ -39,6 +40,8 @@ class Outcome:
     """Of each attacked arm, the metrics by seed."""
     curves: Mapping[Arm, Mapping[str, Sequence[float]]]
     """Of each arm by round, the mean over honest nodes and seeds."""
+    versions: Mapping[str, str]
+    """The code and the packages that its runs were played with."""
 
     @property
     def attackers(self) -> int:
@@ -105,6 +108,7 @@ class Outcome:
             "peers": self.peers,
             "scale": self.scenario.scale,
             "seeds": list(self.seeds),
+            "versions": self.versions,
             "harmful": self.harmful,
             "held": self.held,
             "verdicts": [
@@ -129,7 +133,8 @@ def outcome_of(
         for arm in ATTACKED
         if arm in records
     }
-    return Outcome(scenario, share, seeds, values, {arm: _curves(records[arm]) for arm in scenario.arms})
+    versions = versions_of(record for runs in records.values() for record in runs)
+    return Outcome(scenario, share, seeds, values, {arm: _curves(records[arm]) for arm in scenario.arms}, versions)
 
 
 def rows(outcome: Outcome) -> Iterator[tuple[str, int, float, str, str, float, str]]:

@@ -27,9 +27,6 @@ Device = Literal["cpu", "cuda", "mps"]
 MOST_PEERS = 20_000
 """Nodes, attackers and crowd of one simulation together: what one machine can hold."""
 
-PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
-"""Packages whose versions a record has: they change results, and no setting of a simulation follows from them."""
-
 ACTS_EVERY = 2.0
 """Default virtual seconds between two actions of an attacker's key."""
 

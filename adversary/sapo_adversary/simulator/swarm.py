@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from sapo_adversary.simulator.learners import set_up
 from sapo_adversary.simulator.member import Member, Progress, members_of
 from sapo_adversary.simulator.memo import memoised
 from sapo_adversary.simulator.oracle.audit import HONEST, Audit
-from sapo_adversary.simulator.simulation import PACKAGES, Simulation
+from sapo_adversary.simulator.simulation import Simulation
+from sapo_adversary.simulator.versions import versions_now
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
 from sapo_protocol import Manifest, load_manifest
@@ -44,7 +44,7 @@ def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progr
     return {
         "scenario": simulation.as_dict(),
         "digest": simulation.digest(),
-        "versions": {package: version(package) for package in PACKAGES},
+        "versions": versions_now(),
         "nodes": [member.record() for member in members],
         "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
     }

@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -157,8 +158,12 @@ FALSE_CLAIMS = replace(load_scenario("false-claim"), scale="quick")
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
-    records = tmp_path_factory.mktemp("records")
+def records(tmp_path_factory):
+    return tmp_path_factory.mktemp("records")
+
+
+@pytest.fixture(scope="module")
+def outcome(records):
     [verified_or_unusable] = play(
         [(FALSE_CLAIMS, SHARE)], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True)
     )
@@ -297,6 +302,36 @@ def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path,
     _, told = run_here(main, "report", tmp_path / "mine.json")
     assert told.out.strip() == str(tmp_path / "mine.html")
     assert (tmp_path / "mine.html").read_text() == drawn
+
+
+def test_results_tell_of_runs_that_were_played_with_other_code(outcome, records, tmp_path, run_here):
+    def judged_again():
+        command = (
+            "matrix",
+            "quick",
+            "--only",
+            "false-claim",
+            "--recorded",
+            "--records",
+            tmp_path,
+            "--output",
+            tmp_path,
+        )
+        _, told = run_here(main, *command)
+        [found] = json.loads((tmp_path / "quick.json").read_text())["outcomes"]
+        return told.err, found["versions"]["code"]
+
+    first, *others = records.iterdir()
+    for each in others:
+        shutil.copy(each, tmp_path)
+    now = outcome.versions["code"]
+    (tmp_path / first.name).write_text(first.read_text())
+    told, code = judged_again()
+    assert ("played earlier" in told, code) == (False, now)
+    (tmp_path / first.name).write_text(first.read_text().replace(now, "0123456789ab"))
+    told, code = judged_again()
+    assert code.split(", ") == sorted([now, "0123456789ab"])
+    assert f"code {code} (now {now})" in told
 
 
 @pytest.mark.slow

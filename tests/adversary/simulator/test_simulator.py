@@ -1,6 +1,7 @@
 """A simulated swarm is a function of its settings: real parts, virtual time, the same record every time."""
 
 import json
+import re
 from dataclasses import replace
 from importlib import resources
 from importlib.metadata import version
@@ -15,8 +16,9 @@ from sapo_adversary.scenarios.scenario import load_scenario
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.runs import load_record, record_path
-from sapo_adversary.simulator.simulation import PACKAGES, NodeSpec, Simulation, simulation_from
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
+from sapo_adversary.simulator.versions import PACKAGES
 from sapo_node.groups.messages import RequestError, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
 from sapo_node.verification.sandbox.messages import ScoreRequest
@@ -187,8 +189,10 @@ def test_a_simulation_survives_its_own_record(record):
     assert record["digest"] == SMALL.digest()
 
 
-def test_a_record_says_with_which_versions_it_was_played(record):
-    assert record["versions"] == {package: version(package) for package in PACKAGES}
+def test_a_record_says_with_which_versions_and_which_code_it_was_played(record):
+    code = record["versions"]["code"]
+    assert record["versions"] == {**{package: version(package) for package in PACKAGES}, "code": code}
+    assert re.fullmatch("[0-9a-f]{12}", code)
 
 
 def test_a_digest_changes_with_any_number_and_not_with_the_name():

@@ -19,6 +19,7 @@ from sapo_adversary.simulator.member import Member, Progress, members_of
 from sapo_adversary.simulator.oracle.audit import HONEST, Audit
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, identities_of, manifest_of
+from sapo_adversary.simulator.versions import versions_now
 from sapo_node.net import host
 from sapo_node.processes.clock import TrioClock
 from sapo_protocol import LocalError, Manifest
@@ -40,6 +41,7 @@ def simulate_realtime(simulation: Simulation, *, progress: Progress = lambda _: 
     return {
         "scenario": simulation.as_dict(),
         "digest": simulation.digest(),
+        "versions": versions_now(),
         "nodes": [{**member.record(), "gossip": loopback.watch.record_of(member.peer)} for member in members],
         "gossip": loopback.watch.record(),
         "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
