@@ -87,8 +87,9 @@ def matrix(
             poisons of an attacker who knows the filters, with several numbers of keys, against nodes that go without
             one or two of the filters that could stop it
 
-    Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; the files of the
-    other matrices have their names. Exits with 1 where a promise is missed.
+    Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict; attackers, strangers and without
+    tell apart runs of one attack) and matrix.html; the files of the other matrices have their names. Exits with 1 where
+    a promise is missed.
     """  # noqa: D301 - click reads the backspace
     if keys and kind not in WITH_KEYS:
         raise click.UsageError(f"--keys is of the matrices {' and '.join(WITH_KEYS)}; leave it away")

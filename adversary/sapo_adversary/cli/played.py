@@ -69,7 +69,8 @@ def _csv(outcomes: Iterable[Outcome]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(row for outcome in outcomes for row in rows(outcome))
+    # Outcomes that differ in their undefended arm alone have the defended one in common.
+    writer.writerows(dict.fromkeys(row for outcome in outcomes for row in rows(outcome)))
     return text.getvalue()
 
 

@@ -12,9 +12,11 @@ from sapo_adversary.simulator.simulation import Simulation
 from sapo_adversary.simulator.versions import versions_of
 
 Record = Mapping[str, Any]
+Row = tuple[str, int, float, str, str, float, str, int, bool, str]
 ATTACKED: tuple[Arm, ...] = ("undefended", "defended")
-COLUMNS = ("attack", "seed", "share", "arm", "metric", "value", "verdict")
-"""Of the rows in which everything can be said."""
+COLUMNS = ("attack", "seed", "share", "arm", "metric", "value", "verdict", "attackers", "strangers", "without")
+"""Of the rows in which everything can be said. The last three tell apart runs of one attack with several numbers of
+keys, among friends and strangers, and without several defences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +139,20 @@ def outcome_of(
     return Outcome(scenario, share, seeds, values, {arm: _curves(records[arm]) for arm in scenario.arms}, versions)
 
 
-def rows(outcome: Outcome) -> Iterator[tuple[str, int, float, str, str, float, str]]:
+def rows(outcome: Outcome) -> Iterator[Row]:
     """One row for each metric of each run; the verdict is empty where nothing is asked. What is asked and was not
     measured has the value NaN, which misses every bound.
     """
+    scenario, attackers = outcome.scenario, outcome.attackers
     for arm, by_seed in outcome.values.items():
-        bounds = outcome.scenario.bounds(arm, outcome.share)
+        without = " and ".join(scenario.undefended) if arm == "undefended" else ""
+        swarm = (attackers, scenario.strangers, without)
+        bounds = scenario.bounds(arm, outcome.share)
         for seed, values in zip(outcome.seeds, by_seed, strict=True):
             for metric in sorted({*values, *bounds}):
                 [value] = _by_seed([values], metric) or [nan]
                 verdict = ("met" if bounds[metric].met_by(value) else "missed") if metric in bounds else ""
-                yield outcome.scenario.name, seed, outcome.share, arm, metric, value, verdict
+                yield scenario.name, seed, outcome.share, arm, metric, value, verdict, *swarm
 
 
 def _by_seed(values: Sequence[Mapping[str, float]], metric: str) -> list[float]:

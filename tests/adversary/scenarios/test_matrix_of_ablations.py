@@ -1,5 +1,6 @@
 """The matrix of ablations: which filters nodes go without, which runs it shares, and what it tells of both arms."""
 
+import csv
 import json
 import runpy
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 
 from run_records import record
 from sapo_adversary.cli.main import main
+from sapo_adversary.cli.played import write_results
 from sapo_adversary.scenarios.ablation import LEFT_OUT, cells_without, scenarios_without
 from sapo_adversary.scenarios.keys import KEYS, scenarios_with_keys
 from sapo_adversary.scenarios.matrices import names_of, scenarios_of
@@ -54,15 +56,32 @@ def test_a_scenario_that_leaves_no_filter_out_is_none_of_the_matrix(tmp_path, ru
     assert (code, "the matrix ablation has no poison-text; it has poison-text-adaptive" in told.err) == (1, True)
 
 
+def outcome(scenario, reward):
+    """Of a scenario whose undefended nodes had this reward."""
+    control, defended, undefended = record(0.5), record(0.5), record(reward)
+    arms = {"alone": control, "control": control, "undefended": undefended, "defended": defended}
+    return outcome_of(replace(scenario, harm={}), SHARE, [1], {arm: [of] for arm, of in arms.items()})
+
+
+def test_the_csv_tells_the_runs_of_a_matrix_apart_and_has_each_of_them_once(tmp_path):
+    played = scenarios_without(["poison-gibberish-adaptive"], [64, 1])
+    rewards = (0.1, 0.2, 0.3, 0.4)
+    outcomes = [outcome(each, reward) for each, reward in zip(played, rewards, strict=True)]
+    write_results(outcomes, tmp_path, "ablation", "x")
+    with (tmp_path / "ablation.csv").open() as file:
+        table = [row for row in csv.DictReader(file) if row["metric"] == "reward"]
+    assert [(row["attackers"], row["without"], row["value"]) for row in table if row["arm"] == "undefended"] == [
+        ("64", "n-gram filter", "0.1"),
+        ("1", "n-gram filter", "0.2"),
+        ("64", "baseline filter", "0.3"),
+        ("1", "baseline filter", "0.4"),
+    ]
+    assert [row["attackers"] for row in table if row["arm"] == "defended"] == ["64", "1"]
+
+
 @pytest.fixture
 def cells():
     """Of `poison-beginnings` with 64 and with 1 key, and of `poison-two-answers` with 64."""
-
-    def outcome(scenario, reward):
-        control, defended, undefended = record(0.5), record(0.5), record(reward)
-        arms = {"alone": control, "control": control, "undefended": undefended, "defended": defended}
-        return outcome_of(replace(scenario, harm={}), SHARE, [1], {arm: [of] for arm, of in arms.items()})
-
     played = scenarios_without(["poison-beginnings"], [64, 1]) + scenarios_without(["poison-two-answers"], [64])
     return cells_without(outcome(each, reward) for each, reward in zip(played, (0.3, 0.1, 0.4), strict=True))
 

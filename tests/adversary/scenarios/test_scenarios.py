@@ -187,6 +187,9 @@ def test_every_metric_has_a_row_with_its_verdict(outcome):
         "metric": "violations",
         "value": 0,
         "verdict": "met",
+        "attackers": 2,
+        "strangers": False,
+        "without": "",
     }
 
 
