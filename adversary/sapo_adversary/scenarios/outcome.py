@@ -105,6 +105,7 @@ class Outcome:
             "layer": self.scenario.layer,
             "threat": self.scenario.threat,
             "without": list(self.scenario.undefended),
+            "left_out": list(self.scenario.left_out),
             "share": self.share,
             "attackers": self.attackers,
             "peers": self.peers,

@@ -194,10 +194,16 @@ class Scenario:
         return (self.attack, *self.table.get("beside", ()))
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """The defences that the undefended arm goes without, where they are not those of the file."""
+        return () if self.undefended == tuple(self.table.get("undefended", ())) else self.undefended
+
+    @property
     def label(self) -> str:
-        """The name, with the number of keys and of strangers where they are not those of the file."""
+        """The name, with the keys, the strangers and the defences left out where they are not those of the file."""
         keys = [f"{self.keys:,} {'key' if self.keys == 1 else 'keys'}"] if self.keys else []
-        return ", ".join([self.name, *keys, *(["strangers"] if self.strangers else [])])
+        without = [f"without {' and '.join(self.left_out)}"] if self.left_out else []
+        return ", ".join([self.name, *keys, *(["strangers"] if self.strangers else []), *without])
 
     @property
     def layer(self) -> str:

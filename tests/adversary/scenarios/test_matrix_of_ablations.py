@@ -15,7 +15,8 @@ from sapo_adversary.scenarios.ablation import LEFT_OUT, cells_without, scenarios
 from sapo_adversary.scenarios.keys import KEYS, scenarios_with_keys
 from sapo_adversary.scenarios.matrices import names_of, scenarios_of
 from sapo_adversary.scenarios.outcome import outcome_of
-from sapo_adversary.scenarios.scenario import SHARE
+from sapo_adversary.scenarios.page import page
+from sapo_adversary.scenarios.scenario import SHARE, load_scenario
 from sapo_adversary.scenarios.table import ablation
 from sapo_node.groups.messages import FILTERS
 
@@ -77,6 +78,21 @@ def test_the_csv_tells_the_runs_of_a_matrix_apart_and_has_each_of_them_once(tmp_
         ("1", "baseline filter", "0.4"),
     ]
     assert [row["attackers"] for row in table if row["arm"] == "defended"] == ["64", "1"]
+
+
+def test_the_page_shows_what_nodes_of_the_same_scenario_went_without_each_with_its_figure_and_its_command():
+    played = scenarios_without(["poison-gibberish-adaptive"], [64])
+    outcomes = [outcome(each, reward).as_dict() for each, reward in zip(played, (0.1, 0.4), strict=True)]
+    drawn = page({"command": "x", "version": "1", "about": {}, "outcomes": outcomes})
+    for left_out in ("n-gram filter", "baseline filter"):
+        assert f'id="poison-gibberish-adaptive, 64 keys, without {left_out}"' in drawn
+        assert f'run poison-gibberish-adaptive --keys 64 --without "{left_out}" --seeds 1' in drawn
+    assert "By the attackers' share" not in drawn
+
+
+def test_a_scenario_as_its_file_says_is_called_by_its_name_alone():
+    assert load_scenario("poison-gibberish-adaptive").label == "poison-gibberish-adaptive"
+    assert scenarios_with_keys(["poison-frame"], [64])[0].label == "poison-frame, 64 keys"
 
 
 @pytest.fixture
