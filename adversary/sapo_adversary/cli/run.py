@@ -158,6 +158,18 @@ def _require_effect(scenario: Scenario, share: float, keys: int | None) -> None:
         raise click.UsageError(f"nobody attacks in {name}: leave --keys and --share away")
     if scenario.device != "cpu" and not (scenario.scale == "models" or scenario.learns):
         raise click.UsageError(f"no language model learns in {name}: leave --device away, or add --models")
+    for defence in scenario.undefended:
+        if not _have(scenario, defence):
+            hint = "" if scenario.scale == "models" or scenario.learns else "; only language models have most filters"
+            raise click.UsageError(f"the nodes of {name} have no {defence} to go without{hint}")
+
+
+def _have(scenario: Scenario, defence: str) -> bool:
+    """Whether nodes without a defence differ from those of the defended arm."""
+    if DEFENCES[defence].network and not scenario.realtime:
+        return False
+    without = replace(scenario, undefended=(defence,)).simulation("undefended")
+    return without.digest() != scenario.simulation("defended").digest()
 
 
 def _named(outcome: Outcome, keys: int | None, without: tuple[str, ...]) -> tuple[list[str], str]:

@@ -283,6 +283,16 @@ def test_an_option_about_attackers_is_refused_where_nobody_attacks(run_here, opt
     assert "nobody attacks in strangers: leave --keys and --share away" in told.err
 
 
+@pytest.mark.parametrize("defence", ["n-gram filter", "min-token-prob filter", "scored mesh"])
+def test_a_defence_that_nodes_of_a_scenario_do_not_have_is_refused_since_both_arms_would_be_one(
+    run_here, tmp_path, defence
+):
+    code, told = run_here(main, "run", "false-claim", "--without", defence, "--output", tmp_path)
+    assert code == 2
+    assert f"nodes of false-claim have no {defence} to go without" in told.err
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_scenario_that_is_none_is_one_line(run_here):
     code, told = run_here(main, "run", "nonsense")
     assert code == 1
