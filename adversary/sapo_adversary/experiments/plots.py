@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sapo_adversary.experiments.student import mean_interval
-from sapo_adversary.experiments.summary import LEVEL, OWN, SMOOTH
+from sapo_adversary.experiments.summary import ATTACKERS, LEVEL, OWN, SMOOTH
 from sapo_adversary.svg import style, write_svg
 
 _COLOURS = ("#4c566a", "#2e7d32", "#1565c0", "#c62828", "#9e9d24", "#6a1b9a", "#ef6c00", "#00838f", "#ad1457")
@@ -51,11 +51,13 @@ def draw_tasks(summary: Mapping[str, Any], path: Path) -> None:
     """
     with style():
         panels = _panels(summary)
-        tasks = sorted({task for arms in panels.values() for figures in arms.values() for task in figures["carried"]})
+        carried_by_role = [figures["carried"] for arms in panels.values() for figures in arms.values()]
+        tasks = sorted({task for carried in carried_by_role for task in carried})
         figure = Figure(figsize=(2.9 * len(tasks), 3.8 * len(panels)))
         figure.suptitle(summary["title"], fontsize=12)
         axes = figure.subplots(2 * len(panels), len(tasks), squeeze=False, height_ratios=(2, 1) * len(panels))
-        writers = [OWN, *panels]
+        attacked = any(ATTACKERS in by_writer for carried in carried_by_role for by_writer in carried.values())
+        writers = [OWN, *panels, *([ATTACKERS] if attacked else [])]
         for place, (role, arms) in enumerate(panels.items()):
             for column, task in enumerate(tasks):
                 learnt, carried = axes[2 * place][column], axes[2 * place + 1][column]

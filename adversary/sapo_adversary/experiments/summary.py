@@ -17,6 +17,8 @@ SMOOTH = 5
 
 OWN = "itself"
 """The author of a node's own groups, beside the roles of its peers."""
+ATTACKERS = "attackers"
+"""The authors who are none of the nodes: a simulation may have attackers whom nodes trust."""
 
 Record = Mapping[str, Any]
 Nodes = Sequence[Mapping[str, Any]]
@@ -73,8 +75,8 @@ def _carried(runs: Sequence[Record], role: str) -> dict[str, dict[str, int]]:
         for node in run["nodes"]:
             if writers[node["peer"]] == role:
                 for task, peer, tokens in node["carried"]:
-                    by_writer = carried.setdefault(task, {})
-                    by_writer[writers[peer]] = by_writer.get(writers[peer], 0) + tokens
+                    by_writer, writer = carried.setdefault(task, {}), writers.get(peer, ATTACKERS)
+                    by_writer[writer] = by_writer.get(writer, 0) + tokens
     return {task: dict(sorted(by_writer.items())) for task, by_writer in sorted(carried.items())}
 
 

@@ -233,6 +233,17 @@ def test_a_role_is_told_whose_rollouts_carried_a_task(summary):
     assert summary["arms"]["b"]["roles"]["weak"]["carried"] == {"x": {"itself": 120, "strong": 40}}
 
 
+def test_what_attackers_whom_nodes_trust_wrote_has_a_share_of_its_own_in_the_figures_and_the_picture(tmp_path):
+    experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n"))).part((), 1)
+    attacked = run(experiment.arms["a"], [0.1] * 10, 0.5)
+    for member in attacked["nodes"]:
+        member["carried"].append(["x", "an attacker", 50])
+    summary = summarise(experiment, {"a": [attacked]})
+    assert summary["arms"]["a"]["roles"]["weak"]["carried"] == {"x": {"attackers": 100, "itself": 60, "strong": 20}}
+    draw_tasks(summary, tmp_path / "tasks.svg")
+    assert "attackers" in (tmp_path / "tasks.svg").read_text()
+
+
 def test_a_task_is_followed_through_the_rounds(summary):
     assert summary["arms"]["b"]["curves"]["heldout_by_task"][0]["x"] == [[0, 0.0], [15, 0.3], [30, 0.6]]
 
