@@ -22,6 +22,7 @@ _BELONGS: Mapping[str, Mapping[str, str]] = {
         "nodes": "write them as [node], and as [[kinds]] where they differ",
         "attackers": "write them as [attackers]",
         "without": "write the defences as undefended, at the top of the file",
+        "audited": "every run of a scenario is compared with the truth, which its metrics read",
         "seed": "give --seeds to the command",
         "name": "the name of the file is the name of the scenario",
     },

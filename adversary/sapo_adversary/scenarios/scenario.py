@@ -7,6 +7,7 @@ hold.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, Literal
 
 from sapo_adversary.attacks.catalogue import THREATS
@@ -293,7 +294,7 @@ def _bounds(name: str, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Boun
         known = (*ABOUT, *(f"{REFUSED}{reason}" for reason in REASONS))
         if metric not in known:
             raise LocalError(f"{name}: no metric {metric!r}; {suggestion(metric, known)}")
-        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in bound.values())
+        numbers = all(type(value) in (int, float) and isfinite(value) for value in bound.values())
         if not bound or not bound.keys() <= {"at_least", "at_most"} or not numbers:
-            raise LocalError(f"{name}: the bound of {metric} is at_least, at_most or both, each a number")
+            raise LocalError(f"{name}: the bound of {metric} is at_least, at_most or both, each a finite number")
     return {metric: Bound(**bound) for metric, bound in table.items()}

@@ -176,6 +176,8 @@ class Simulation:
                     f"simulation {self.name}: {spec.role or f'node {number}'} would play no round; give at least"
                     f" round_seconds, {spec.round_seconds:g}, between joins and leaves or the end, {self.seconds:g}"
                 )
+        if self.loss > 1:
+            raise LocalError(f"simulation {self.name}: loss is {self.loss:g}; give 0 to 1, a share of all messages")
         if self.network not in get_args(Carrier):
             raise LocalError(f"simulation {self.name}: no network {self.network!r}; there are memory and libp2p")
         if self.crowd and (self.learner != "bandit" or not self.audited):

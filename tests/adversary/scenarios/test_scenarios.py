@@ -102,6 +102,12 @@ def test_shares_are_of_all_peers(share, count):
         ('attack = "false-claim"\n[[simulation.nodes]]\nlocal = 1', "simulation has no 'nodes'; write them as [node]"),
         ('attack = "false-claim"\n[[simulation.attackers]]\nattack = "x"', "simulation has no 'attackers'; write them"),
         ('attack = "false-claim"\n[simulation]\nwithout = ["quotas"]', "simulation has no 'without'; write the"),
+        ('attack = "false-claim"\n[harm]\nbanned = { at_most = nan }', "each a finite number"),
+        (
+            'attack = "false-claim"\n[simulation]\naudited = false',
+            "simulation has no 'audited'; every run of a scenario",
+        ),
+        ('attack = "false-claim"\n[simulation]\nloss = 2.0', "loss is 2; give 0 to 1"),
         ('attack = "false-claim"\n[simulation]\nseed = 3', "simulation has no 'seed'; give --seeds"),
         ('attack = "false-claim"\n[simulation]\nname = "x"', "simulation has no 'name'; the name of the file"),
         ('attack = "false-claim"\n[[kinds]]\ncount = 3', "kinds has no 'count'; write the number of all nodes"),
