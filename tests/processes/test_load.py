@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -20,10 +21,10 @@ from sapo_adversary.research.load.keys import identity_of
 LOCUSTFILE = Path(sapo_adversary.research.load.__file__).parent / "locustfile.py"
 
 
-def locust(target, folder, *arguments):
+def locust(target, folder, *arguments, file=LOCUSTFILE):
     """Run it without its page, to the end."""
     command = [
-        *(sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--host", target, "--headless", "--only-summary"),
+        *(sys.executable, "-m", "locust", "-f", str(file), "--host", target, "--headless", "--only-summary"),
         *("--csv", str(folder / "load"), *map(str, arguments)),
     ]
     return subprocess.run(
@@ -92,6 +93,21 @@ def test_users_that_start_at_once_send_at_the_rate_of_strangers_without_a_failur
         done = locust(target, tmp_path, "--swarm", swarm, "-u", 2, "-r", 2, "-t", "12s", "--message-bytes", 4096)
     assert done.returncode == 0, done.stdout
     assert int(rows(tmp_path)["valid"]["Request Count"]) >= 4
+
+
+def test_the_csv_has_every_message_of_the_summary_however_seldom_locust_writes_it(tmp_path):
+    swarm = write_swarm(tmp_path / "usual.toml", max_rounds=2_400)
+    seldom = tmp_path / "seldom.py"
+    seldom.write_text(
+        "from locust import stats\nfrom sapo_adversary.research.load.locustfile import *\n"
+        "stats.CSV_STATS_INTERVAL_SEC = 6\n"
+    )
+    with RunningProcess(tmp_path / "node", "--no-train", "--swarm", swarm, "--dashboard", "off") as node:
+        target = node.until_event("started")["addresses"][0]
+        mix = ("-u", 1, "-t", "10s", "--per-second", 2, "--message-bytes", 4096)
+        done = locust(target, tmp_path, "--swarm", swarm, *mix, file=seldom)
+    told = re.search(r"Aggregated +(\d+) ", done.stdout + done.stderr)
+    assert int(rows(tmp_path)["valid"]["Request Count"]) == int(told[1]) > 0
 
 
 def test_a_load_test_that_sent_nothing_fails(tmp_path):

@@ -19,7 +19,7 @@ from typing import Any
 import gevent
 from gevent.event import AsyncResult
 from gevent.subprocess import Popen
-from locust import User, events, task
+from locust import User, events, stats, task
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 from locust.exception import StopUser
@@ -125,6 +125,8 @@ class Helper:
         self._stopped = True
         self._process.stdin.close()
         self._process.wait(timeout=_END_SECONDS)
+        # Locust writes its CSV files at this interval and not at the end, and lost messages are decided last.
+        gevent.sleep(1.5 * stats.CSV_STATS_INTERVAL_SEC)
 
     def _tell(self, line: dict[str, Any]) -> None:
         try:
