@@ -35,8 +35,9 @@ from sapo_adversary.scenarios.matrices import (
     play_matrix,
     scenarios_of,
 )
-from sapo_adversary.scenarios.outcome import ATTACKED, Outcome
+from sapo_adversary.scenarios.outcome import ATTACKED, NOT_MEASURED, Outcome
 from sapo_adversary.scenarios.play import play, recorded
+from sapo_adversary.scenarios.scenario import Arm
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.simulation import MOST_PEERS
 from sapo_node.cli.commands.options import stderr
@@ -137,9 +138,13 @@ def _overview(outcomes: Sequence[Outcome]) -> Table:
         table.add_row(
             each.scenario.label,
             f"{each.attackers} of {each.peers}",
-            *(f"{each.mean(arm, 'reward_lost'):.1%}" if arm in each.values else "" for arm in ATTACKED),
-            f"{each.mean('defended', 'poison_share'):.1%}",
-            ", ".join(f"{name} {each.mean('defended', name):.3g}" for name in judged_by(each.scenario.name)),
+            *(_cell(each, arm, "reward_lost", ".1%") if arm in each.values else "" for arm in ATTACKED),
+            _cell(each, "defended", "poison_share", ".1%"),
+            ", ".join(f"{name} {_cell(each, 'defended', name, '.3g')}" for name in judged_by(each.scenario.name)),
             verdict_line(not missed, ", ".join(missed)),
         )
     return table
+
+
+def _cell(outcome: Outcome, arm: Arm, metric: str, form: str) -> str:
+    return format(outcome.mean(arm, metric), form) if outcome.by_seed(arm, metric) else NOT_MEASURED

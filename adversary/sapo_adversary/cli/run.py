@@ -194,8 +194,8 @@ def _show(outcome: Outcome) -> None:
     console = Terminal()
     console.print(_arms(outcome))
     for verdict in outcome.verdicts():
-        told = f"{verdict.arm}: {verdict.metric} {verdict.value:g}, {verdict.bound}"
-        console.print(verdict_line(verdict.met, told))
+        value = f"{verdict.value:g}, " if outcome.by_seed(verdict.arm, verdict.metric) else ""
+        console.print(verdict_line(verdict.met, f"{verdict.arm}: {verdict.metric} {value}{verdict.bound}"))
 
 
 def _arms(outcome: Outcome) -> Table:

@@ -12,6 +12,8 @@ from sapo_adversary.simulator.simulation import Simulation
 from sapo_adversary.simulator.versions import versions_of
 
 Record = Mapping[str, Any]
+NOT_MEASURED = "not measured"
+"""In place of the mean of a metric that no run tells."""
 Row = tuple[str, int, float, str, str, float, str, int, bool, str]
 ATTACKED: tuple[Arm, ...] = ("undefended", "defended")
 COLUMNS = ("attack", "seed", "share", "arm", "metric", "value", "verdict", "attackers", "strangers", "without")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sapo_adversary.scenarios.metrics import HABIT_OF
-from sapo_adversary.scenarios.outcome import ATTACKED
+from sapo_adversary.scenarios.outcome import ATTACKED, NOT_MEASURED
 from sapo_adversary.scenarios.scenario import SHARE
 from sapo_adversary.svg import style, svg
 
@@ -34,7 +34,7 @@ def page(summary: Mapping[str, Any]) -> str:
     outcomes = summary["outcomes"]
     first = _first(outcomes)
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
-    environment.filters["mean"] = lambda values: _mean(values) if values else 0.0
+    environment.filters["percent"] = lambda values: f"{100 * _mean(values):.1f} %" if values else NOT_MEASURED
     environment.filters["spread"] = _spread
     template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
     with style(transparent=True):

@@ -6,6 +6,8 @@ from typing import Any
 
 from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
+from sapo_adversary.scenarios.metrics import REFUSED
+from sapo_adversary.scenarios.outcome import NOT_MEASURED
 from sapo_adversary.scenarios.scenario import SHARE
 
 Outcomes = Iterable[Mapping[str, Any]]
@@ -157,7 +159,10 @@ def _asked(outcome: Mapping[str, Any]) -> list[str]:
 
 
 def _mean(metrics: Mapping[str, Sequence[float]], name: str) -> str:
-    value = fmean(metrics.get(name) or [0.0])
+    by_seed = metrics.get(name) or ([0.0] if name.startswith(REFUSED) else [])
+    if not by_seed:
+        return NOT_MEASURED
+    value = fmean(by_seed)
     if name.endswith("_lost"):
         return f"{value:.1%}"
     return f"{value:,.0f}" if value >= _WHOLE else f"{value:.2g}"

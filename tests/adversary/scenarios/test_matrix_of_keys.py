@@ -1,6 +1,7 @@
 """The matrix of keys: which runs it plays, what it compares with friends, and what it can judge without playing."""
 
 import json
+import re
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from rich.console import Console
 
 from run_records import record
 from sapo_adversary.cli.main import main
+from sapo_adversary.cli.matrix import _overview
+from sapo_adversary.cli.run import _show
 from sapo_adversary.scenarios.keys import KEYS, SCENARIOS, cells_of, judged_by, scenarios_with_keys
 from sapo_adversary.scenarios.keys_plot import draw_keys
 from sapo_adversary.scenarios.matrices import names_of, scenarios_of
@@ -18,7 +21,7 @@ from sapo_adversary.scenarios.outcome import outcome_of, rows
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.play import play, recorded
 from sapo_adversary.scenarios.scenario import SHARE, Bound, load_scenario, scenario_names
-from sapo_adversary.scenarios.table import by_keys
+from sapo_adversary.scenarios.table import by_keys, markdown
 from sapo_adversary.simulator.engine import ThisMachine
 
 
@@ -147,6 +150,18 @@ def test_where_the_control_earned_nothing_the_loss_is_not_told_and_the_other_met
     outcomes = [{**outcome.as_dict(), "share": share} for share in (0.25, 0.5)]
     summary = {"command": "x", "version": "1", "about": {}, "outcomes": outcomes}
     assert "not measured with every seed" in page(summary)
+
+
+def test_a_loss_that_no_run_tells_is_nowhere_shown_as_no_loss(capsys):
+    outcome = judged([record(0.5)], [record(0.0)])
+    summary = {"command": "x", "version": "1", "about": {}, "outcomes": [outcome.as_dict()]}
+    cells = [cell.strip() for cell in re.findall("<td>([^<]*)", page(summary))]
+    assert cells[1:4] == ["not measured", "not measured", "0.0 %"]
+    assert "reward lost not measured -> not measured" in markdown(summary)
+    overview = _overview([outcome])
+    assert [[*overview.columns[place].cells] for place in (2, 3, 4)] == [["not measured"], ["not measured"], ["0.0%"]]
+    _show(outcome)
+    assert "defended: reward_lost at most 0.02, but not measured with every seed" in capsys.readouterr().out
 
 
 def test_a_cell_has_the_seeds_whose_run_tells_a_metric():
