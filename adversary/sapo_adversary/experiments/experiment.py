@@ -6,7 +6,7 @@ arm.
 
 import itertools
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
@@ -125,6 +125,7 @@ def _experiment(argument: str, name: str, table: Mapping[str, Any]) -> Experimen
         raise LocalError(f"{name}: its reference {file.reference!r} is none of its arms: {', '.join(file.arms)}")
     _require_effect(name, file)
     arms = list(_arms(table))
+    _require_difference(name, arms)
     return Experiment(
         name=name,
         argument=argument,
@@ -149,6 +150,19 @@ def _require_effect(name: str, file: _File) -> None:
             raise LocalError(f"{name}: {key} of the grid is empty; give at least one value")
         if arm := next((arm for arm, changes in file.arms.items() if key in changes), None):
             raise LocalError(f"{name}: arm {arm} and the grid both set {key!r}; take it out of one")
+
+
+def _require_difference(name: str, arms: Iterable[tuple[str, Simulation]]) -> None:
+    """Raise LocalError for two arms at one point of the grid that are the same run: what differs has no effect."""
+    runs: dict[tuple[str, str], str] = {}
+    for point, simulation in arms:
+        run = (point, simulation.digest())
+        if run in runs:
+            both = f"{runs[run]} and {simulation.name}"
+            raise LocalError(
+                f"{name}: the arms {both} are the same run; change a setting that has an effect, or remove one"
+            )
+        runs[run] = simulation.name
 
 
 def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Simulation]]:

@@ -85,6 +85,24 @@ def test_a_key_that_would_have_no_effect_is_refused_with_where_it_belongs(tmp_pa
         load_experiment(str(path))
 
 
+@pytest.mark.parametrize(
+    ("arms", "both"),
+    [
+        ("[arms.a]\n[arms.b]\n", "a and b are"),
+        ("[arms.a]\nlearner = 'bandit'\n[arms.b]\nlearner = 'bandit'\nfilters = ['n-gram']\n", "a and b are"),
+        ("[arms.a]\n[grid]\nlocal = [4, 4]\n", "a, local 4 and a, local 4 are"),
+    ],
+)
+def test_arms_that_would_be_one_run_are_refused_since_their_comparison_says_nothing(tmp_path, arms, both):
+    with pytest.raises(LocalError, match=f"own: the arms {both} the same run"):
+        load_experiment(str(experiment_file(tmp_path, arms)))
+
+
+def test_an_arm_that_the_grid_does_not_change_may_be_the_same_run_at_several_points(tmp_path):
+    path = experiment_file(tmp_path, "[arms.a]\nexternal = 0\n[arms.b]\n[grid]\nfilters = [[], ['n-gram']]\n")
+    assert len(load_experiment(str(path)).arms) == 4
+
+
 def test_a_seed_that_is_given_twice_is_refused(tmp_path):
     path = experiment_file(tmp_path, "[arms.a]\n")
     path.write_text(path.read_text().replace("seeds = [1, 2]", "seeds = [1, 2, 1]"))
@@ -306,7 +324,7 @@ def test_an_arm_is_compared_at_its_own_point_of_the_grid(tmp_path):
 
 
 def test_a_node_that_has_left_has_spent_what_it_spent(tmp_path):
-    experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n[arms.b]\n")))
+    experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n[arms.b]\nlocal = 8\n")))
     [simulation, *_] = experiment.simulations("a")
     record = run(simulation, [0.9] * 12, 0.6)
     record["nodes"][0] = node(0, [0.0] * 3, 0.0)
