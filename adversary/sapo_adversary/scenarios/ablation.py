@@ -1,8 +1,9 @@
 """The matrix of filters left out: what each filter earns against an attacker who knows the filters.
 
 It plays each poison against nodes without the filters that could stop it, one by one, and without two of them that ask
-almost the same. The other filters stay. A filter that earns nothing in any of these runs, nor in those of honest
-swarms, is not needed.
+almost the same. The other filters stay. An attacker who hides from a filter need not hide where that filter is missing,
+so the plain poisons are played, too. A filter that earns nothing in any of these runs, nor in those of honest swarms,
+is not needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,9 @@ from sapo_adversary.scenarios.scenario import Arm, Scenario, load_scenario, with
 from sapo_node.groups.messages import reason_of
 
 LEFT_OUT: Mapping[str, Sequence[tuple[str, ...]]] = {
+    "poison-math": [("equation",)],
+    "poison-length": [("length",)],
+    "poison-gibberish": [("baseline",)],
     "poison-text-adaptive": [("n-gram",)],
     "poison-gibberish-adaptive": [("n-gram",), ("baseline",)],
     "poison-math-adaptive": [("equation",), ("answer-likelihood",), ("min-token-prob",)],

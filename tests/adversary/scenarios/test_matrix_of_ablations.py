@@ -54,7 +54,7 @@ def test_the_attacked_nodes_with_all_filters_are_those_of_the_matrix_of_keys():
 def test_a_scenario_that_leaves_no_filter_out_is_none_of_the_matrix(tmp_path, run_here):
     assert names_of("ablation") == list(LEFT_OUT)
     code, told = run_here(main, "matrix", "ablation", "--only", "poison-text", "--output", tmp_path)
-    assert (code, "the matrix ablation has no poison-text; it has poison-text-adaptive" in told.err) == (1, True)
+    assert (code, "the matrix ablation has no poison-text; it has poison-math" in told.err) == (1, True)
 
 
 def outcome(scenario, reward):

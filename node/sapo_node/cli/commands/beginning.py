@@ -99,14 +99,19 @@ def init(
         identity, _ = own_identity(config, passphrase)
         begin_state(config, manifest, identity)
     command = shlex.join(["sapo-node", "start", "--config", str(file)])
-    if file.parent != Path():  # a path in the file begins at its folder, and one in an option here
-        config = replace(config, **placed(asdict(config), Path.cwd()))
-    write_file(file, rendered(config, told, command).encode())
+    write_file(file, rendered(_placed_for(file, config), told, command).encode())
     if json_output:
         figures = asdict(expected) | {"contact_seconds": expected.contact_seconds} if expected else None
         say_json({"file": str(file), "found": told, "expected": figures, "command": command})
     else:
         _print(told, findings, f"Written to {file}. Start the node with:\n  {command}")
+
+
+def _placed_for(file: Path, config: Config) -> Config:
+    """Return the configuration to write to a file. A path in the file begins at its folder, and one in an option in the
+    working directory.
+    """
+    return config if file.parent == Path() else replace(config, **placed(asdict(config), Path.cwd()))
 
 
 def _require_place(file: Path, *, force: bool) -> None:
