@@ -27,7 +27,7 @@ LEFT_OUT: Mapping[str, Sequence[tuple[str, ...]]] = {
     "poison-length-adaptive": [("length",)],
     "poison-drift-adaptive": [("answer-likelihood",), ("min-token-prob",), ("min-token-prob", "answer-likelihood")],
     "poison-beginnings": [("min-token-prob",)],
-    "poison-two-answers": [("one-answer",)],
+    "poison-two-answers": [("one-answer",), ("min-token-prob",), ("one-answer", "min-token-prob")],
 }
 """The scenarios, each with the filters that nodes go without."""
 

@@ -98,7 +98,7 @@ def test_a_scenario_as_its_file_says_is_called_by_its_name_alone():
 @pytest.fixture
 def cells():
     """Of `poison-beginnings` with 64 and with 1 key, and of `poison-two-answers` with 64."""
-    played = scenarios_without(["poison-beginnings"], [64, 1]) + scenarios_without(["poison-two-answers"], [64])
+    played = scenarios_without(["poison-beginnings"], [64, 1]) + scenarios_without(["poison-two-answers"], [64])[:1]
     return cells_without(outcome(each, reward) for each, reward in zip(played, (0.3, 0.1, 0.4), strict=True))
 
 
