@@ -249,7 +249,7 @@ class Demo:
         if member:
             command = self._command("eval", member.folder)
         else:
-            command = [sys.executable, "-P", "-m", "sapo_node", "eval", *self._settings()]
+            command = [sys.executable, "-P", "-m", "sapo_node", "eval", "--base", *self._settings()]
         command += ["--prompts", str(self._plan.prompts), "--json"]
         done = await trio.run_process(command, capture_stdout=True, check=False)
         if done.returncode:
