@@ -14,10 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX, signature_validator
 
+from sapo_protocol.signature import PUBLIC_KEY_BYTES
+
 SEQNO_BYTES = 8
 _MULTIHASH_BYTES = 2
 """Bytes of a peer id before the encoded key of the peer."""
-_KEY_BYTES = 32
 
 
 def is_strictly_signed(message: Any) -> bool:
@@ -35,7 +36,7 @@ def may_be_taken_elsewhere(message: Any) -> bool:
     fields = {"data": message.data, "topicIDs": message.topicIDs, "from_id": message.from_id, "seqno": message.seqno}
     signed = PUBSUB_SIGNING_PREFIX.encode() + rpc_pb2.Message(**fields).SerializeToString()
     try:
-        Ed25519PublicKey.from_public_bytes(message.from_id[-_KEY_BYTES:]).verify(message.signature, signed)
+        Ed25519PublicKey.from_public_bytes(message.from_id[-PUBLIC_KEY_BYTES:]).verify(message.signature, signed)
     except (InvalidSignature, ValueError):
         return False
     return True
