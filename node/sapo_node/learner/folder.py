@@ -157,11 +157,11 @@ def parameters_of(folder: Path) -> int:
     """Return how many parameters the files hold that transformers loads, and 0 if there is no such file. This reads no
     weight. Raises ModelError if a file is missing or broken.
     """
-    return sum(map(_parameters_in, _weights(folder)))
+    return sum(map(_parameters_in, weight_files(folder)))
 
 
-def _weights(folder: Path) -> set[Path]:
-    """Return the files of weights that transformers loads."""
+def weight_files(folder: Path) -> set[Path]:
+    """Return the files of weights that transformers loads. There are none if the folder has another format."""
     if (folder / _WEIGHTS).exists():
         return {folder / _WEIGHTS}
     if (folder / _INDEX).exists():

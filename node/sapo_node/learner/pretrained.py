@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
 from sapo_node.learner.device import free_memory
-from sapo_node.learner.folder import BUILT_IN, ModelError
+from sapo_node.learner.folder import BUILT_IN, ModelError, weight_files
 
 _NAMED = 3
 """Weights that an error names, at most."""
@@ -34,12 +34,17 @@ def pretrained(folder: Path, dtype: torch.dtype, **ways: Any) -> Any:
 
 
 def require_weights(folder: Path, dtype: torch.dtype, device: torch.device) -> None:
-    """Raises ModelError if a weight has another size than config.json gives it, if the weights do not fit in memory, or
-    if one is missing. The head of tied embeddings is not missing.
+    """Raises ModelError if the folder has no file of weights, if a weight has another size than config.json gives it,
+    if the weights do not fit in memory, or if one is missing. The head of tied embeddings is not missing.
 
     On the meta device transformers compares all sizes and reads no weight. In memory it would read a weight of any size
     first, and fill weights that are missing at random.
     """
+    if not weight_files(folder):
+        raise ModelError(
+            f"{folder} has no weights in the safetensors format, and the node reads no other; to convert "
+            "pytorch_model.bin, load the model with transformers and call save_pretrained with a new folder"
+        )
     before = get_verbosity()
     set_verbosity_error()  # it reports on weights again when it reads them
     try:

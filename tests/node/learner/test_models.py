@@ -228,8 +228,10 @@ def corrupt_weights(folder):
     path.write_bytes(path.read_bytes()[:1000])
 
 
-def no_weights(folder):
+def pickled_weights(folder):
+    weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
 
 
 def no_tokenizer(folder):
@@ -277,7 +279,7 @@ def too_large_a_weight(folder):
     ("spoil", "message"),
     [
         (corrupt_weights, "corrupt"),
-        (no_weights, "no usable causal language model"),
+        (pickled_weights, r"no weights in the safetensors format, .*; to convert pytorch_model\.bin, load"),
         (no_tokenizer, "has no tokenizer.json"),
         (broken_tokenizer, "tokenizer of .* is broken"),
         (no_end, "no end-of-text token"),
