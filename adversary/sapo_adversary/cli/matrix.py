@@ -86,7 +86,7 @@ def matrix(
             several numbers of attackers' keys
     ablation
             poisons of an attacker who knows the filters, with several numbers of keys, against nodes that go without
-            one or two of the filters that could stop it
+            some of the filters that could stop it
 
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict; attackers, strangers and without
     tell apart runs of one attack) and matrix.html; the files of the other matrices have their names. Exits with 1 where

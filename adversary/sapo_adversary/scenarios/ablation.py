@@ -1,9 +1,10 @@
 """The matrix of filters left out: what each filter earns against an attacker who knows the filters.
 
-It plays each poison against nodes without the filters that could stop it, one by one, and without two of them that ask
-almost the same. The other filters stay. An attacker who hides from a filter need not hide where that filter is missing,
-so the plain poisons are played, too. A filter that earns nothing in any of these runs, nor in those of honest swarms,
-is not needed.
+It plays each poison against nodes without the filters that could stop it, one by one, and without several of them that
+ask almost the same. The other filters stay. An attacker who hides from a filter need not hide where that filter is
+missing, so the plain poisons are played, too. A trainer that sends no log-probabilities goes without the filters that
+need them: `equation` and `length` are left out beside those as well. A filter that earns nothing in any of these runs,
+nor in those of honest swarms, is not needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +16,11 @@ from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.scenario import Arm, Scenario, load_scenario, with_keys
 from sapo_node.groups.messages import reason_of
 
+_OF_PROBABILITIES = ("min-token-prob", "answer-likelihood")
+"""The filters that need the probabilities of this policy."""
 LEFT_OUT: Mapping[str, Sequence[tuple[str, ...]]] = {
-    "poison-math": [("equation",)],
-    "poison-length": [("length",)],
+    "poison-math": [("equation",), _OF_PROBABILITIES, (*_OF_PROBABILITIES, "equation")],
+    "poison-length": [("length",), _OF_PROBABILITIES, (*_OF_PROBABILITIES, "length")],
     "poison-gibberish": [("baseline",)],
     "poison-text-adaptive": [("n-gram",)],
     "poison-gibberish-adaptive": [("n-gram",), ("baseline",)],
@@ -25,7 +28,7 @@ LEFT_OUT: Mapping[str, Sequence[tuple[str, ...]]] = {
     "poison-slip": [("equation",), ("min-token-prob",)],
     "poison-trigger-adaptive": [("min-token-prob",)],
     "poison-length-adaptive": [("length",)],
-    "poison-drift-adaptive": [("answer-likelihood",), ("min-token-prob",), ("min-token-prob", "answer-likelihood")],
+    "poison-drift-adaptive": [("answer-likelihood",), ("min-token-prob",), _OF_PROBABILITIES],
     "poison-beginnings": [("min-token-prob",)],
     "poison-two-answers": [("one-answer",), ("min-token-prob",), ("one-answer", "min-token-prob")],
 }
