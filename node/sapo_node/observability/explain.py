@@ -44,20 +44,27 @@ def envelope(database: Database, envelope_id: str) -> Told:
         raise LocalError(f"give at least {_LEAST_CHARACTERS} hexadecimal characters of an envelope's id")
     journal = Journal(database)
     entries, refusals = journal.of_envelope(envelope_id), journal.refusals(KEPT_REFUSALS, envelope_id=envelope_id)
-    if not entries and not refusals:
+    signed = database.rows(
+        "SELECT lower(hex(envelope_id)), epoch, counter FROM signed WHERE lower(hex(envelope_id)) LIKE ? || '%'",
+        envelope_id,
+    )
+    known = {each.envelope_id for each in entries} | {each.envelope_id for each in refusals}
+    known |= {own for own, *_ in signed}
+    if not known:
         raise LocalError(
             f"no envelope {envelope_id} is known: it never arrived, waits for verification, or is too old to be "
             f"remembered; the page shows the newest"
         )
-    ids = sorted({entry.envelope_id for entry in entries} | {each.envelope_id for each in refusals})
-    if len(ids) > 1:
+    if len(known) > 1:
+        first, second, *_ = sorted(known)
         raise LocalError(
-            f"{len(ids)} envelopes begin with {envelope_id!r}, as {ids[0]} and {ids[1]}; give more characters"
+            f"{len(known)} envelopes begin with {envelope_id!r}, as {first} and {second}; give more characters"
         )
-    lines = [line for entry in entries for line in _of_entry(entry)]
-    if entries:
-        first = entries[0]
-        lines.insert(0, f"round {first.counter} of epoch {first.epoch}, by {first.peer}")
+    rounds = [(epoch, counter, "this node") for _, epoch, counter in signed]
+    rounds += [(each.epoch, each.counter, each.peer) for each in entries[:1]]
+    entries += [each for _, epoch, counter in signed for each in journal.local_round(epoch, counter)]
+    lines = [f"round {counter} of epoch {epoch}, by {by}" for epoch, counter, by in rounds]
+    lines += [line for entry in entries for line in _of_entry(entry)]
     lines += _of_refusals(refusals)
     facts = {"groups": [asdict(entry) for entry in entries], "refusals": [asdict(each) for each in refusals]}
     return Told("\n".join(lines), facts)

@@ -380,6 +380,14 @@ def test_a_prefix_of_two_envelopes_names_both_and_explains_neither(database, jou
     assert "refused 1 times" in explain.envelope(database, "61626301").text
 
 
+def test_of_an_envelope_of_this_node_the_groups_of_its_round_are_told(database, journal):
+    local = LocalGroup("products", "2*3?", bytes(32), (Sampled("6", "stop", (1,)),), (True,), (0.5,))
+    journal.chosen(choices(local=[local]))
+    database.execute("INSERT INTO signed VALUES (?, 10, 3)", b"\xab" * 32)
+    told = explain.envelope(database, "abABab").text
+    assert told == "round 3 of epoch 10, by this node\ngroup 0 (products, 1 of 1 correct): own"
+
+
 @pytest.mark.parametrize(("asked", "said"), [("xyz", "hexadecimal"), ("ab", "at least 6"), ("ab" * 20, "no envelope")])
 def test_an_id_that_cannot_be_answered_says_why(database, asked, said):
     with pytest.raises(LocalError, match=said):
