@@ -152,3 +152,11 @@ async def test_the_address_with_its_token_opens_the_page_from_a_link_on_another_
     )
     entries = (await inside(tab.call, "Page.getNavigationHistory"))["entries"]
     assert not [each["url"] for each in entries if "?token=" in each["url"] and "data:" not in each["url"]]
+
+
+async def test_a_group_says_how_many_tokens_the_filters_masked(page, database, tab):
+    row = (1, "12D3KooWpeer", 3, 0, 0, "ab" * 32, "trained", "", 7, 1000.0, '{"weight": 1, "tokens": 40, "masked": 12}')
+    database.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+    await inside(tab.open, await page())
+    told = await inside(tab.until, "document.querySelector('#groups details')?.textContent")
+    assert "filters masked 12 tokens of its correct completions" in told

@@ -34,7 +34,7 @@ function group(each, open) {
   details.dataset.number = each.number;
   details.open = open;
   if (each.why) details.append(make("p", "note", `${each.why}. ${each.means} ${each.change}`));
-  if (each.fate === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on${facts.masked ? `, and filters masked ${facts.masked} of its correct completions` : ""}.`));
+  if (each.fate === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on${facts.masked ? `, and filters masked ${facts.masked} tokens of its correct completions` : ""}.`));
   if (facts.question) details.append(make("pre", "", facts.question));
   for (const completion of facts.completions || []) details.append(answer(completion));
   if (each.envelope_id) details.append(make("p", "id", `envelope ${each.envelope_id}, group ${each.k}`));
