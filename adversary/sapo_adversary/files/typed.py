@@ -4,7 +4,7 @@ A table that does not fit is a LocalError, which names the key, the value and wh
 """
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from math import isfinite
@@ -64,26 +64,38 @@ def require_options(function: Callable[..., Any], options: Mapping[str, Any], wh
 
 
 def require_type(value: object, wanted: Any, what: str) -> None:
-    """Raise LocalError for a value that does not fit a type hint."""
-    if not fits(value, wanted):
-        raise LocalError(f"{what} must be {_described(wanted)}, not {_shown(value)}")
+    """Raise LocalError for a value that does not fit a type hint; of a list or a table it names the part that does not.
+
+    Numbers are finite and not negative; lists stand for tuples.
+    """
+    for misfit in _misfits(value, wanted, what):
+        raise LocalError(misfit)
 
 
-def fits(value: object, wanted: Any) -> bool:
-    """Whether a value of a TOML file fits a type hint. Numbers are finite and not negative; lists stand for tuples."""
+def _misfits(value: object, wanted: Any, what: str) -> Iterator[str]:
+    """What must be different, part by part, so that a value fits."""
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if origin in (tuple, Sequence) and isinstance(value, list | tuple):
+        for number, each in enumerate(value, start=1):
+            yield from _misfits(each, parts[0], f"value {number} in {what}")
+    elif origin in (Mapping, dict) and isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _misfits(each, parts[1], f"{name} in {what}")
+    elif not _fits(value, wanted):
+        yield f"{what} must be {_described(wanted)}, not {_shown(value)}"
+
+
+def _fits(value: object, wanted: Any) -> bool:
+    """Whether a value that is neither the list nor the table that a type hint wants fits it."""
     origin, parts = get_origin(wanted), get_args(wanted)
     if origin in (Union, UnionType):
-        return any(fits(value, part) for part in parts)
+        return not all(any(_misfits(value, part, "")) for part in parts)
     if origin is Literal:
         return isinstance(value, str) and value in parts
-    if origin in (tuple, Sequence):
-        return isinstance(value, list | tuple) and all(fits(each, parts[0]) for each in value)
-    if origin is not None:
-        return isinstance(value, Mapping) and all(fits(each, parts[1]) for each in value.values())
     if wanted in (int, float):
         kinds = int if wanted is int else (int, float)
         return isinstance(value, kinds) and not isinstance(value, bool) and isfinite(value) and value >= 0
-    return wanted is Any or isinstance(value, wanted)
+    return wanted is Any or (origin is None and isinstance(value, wanted))
 
 
 def _described(wanted: Any) -> str:
@@ -96,4 +108,6 @@ def _described(wanted: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    return value.__class__.__name__ if isinstance(value, Mapping | list | tuple) else repr(value)[:80]
+    if isinstance(value, Mapping):
+        return "a table"
+    return "a list" if isinstance(value, list | tuple) else repr(value)[:80]
