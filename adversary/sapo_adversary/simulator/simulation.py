@@ -258,8 +258,6 @@ class Simulation:
 
 def simulation_from(table: Mapping[str, Any]) -> Simulation:
     """The simulation that a table describes. Raises LocalError for an unknown key or an impossible value."""
-    if not table.get("nodes"):
-        raise LocalError("a simulation has a list of [[nodes]]")
     kinds = {"nodes": NodeSpec, "attackers": AttackerSpec}
     specs: dict[str, Any] = {name: _list_of(kind, table.get(name, ()), name) for name, kind in kinds.items()}
     without = table.get("without", ())
