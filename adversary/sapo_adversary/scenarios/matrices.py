@@ -35,8 +35,8 @@ WITH_KEYS: Mapping[Matrix, Mapping[str, Any]] = {"keys": SCENARIOS, "ablation": 
 
 
 def names_of(kind: Matrix) -> list[str]:
-    """The scenarios among which a matrix chooses."""
-    return list(WITH_KEYS.get(kind) or scenario_names())
+    """The scenarios that a matrix plays."""
+    return list(WITH_KEYS.get(kind) or [each.name for each in scenarios_of(kind, scenario_names())])
 
 
 def scenarios_of(kind: Matrix, names: Iterable[str], keys: Sequence[int] = ()) -> list[Scenario]:

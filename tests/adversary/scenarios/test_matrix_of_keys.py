@@ -176,6 +176,12 @@ def test_keys_of_another_matrix_and_a_scenario_that_it_lacks_are_refused(tmp_pat
     assert (code, "the matrix keys has no false-claim; it has poison-text-adaptive" in told.err) == (1, True)
 
 
+@pytest.mark.parametrize(("kind", "scenario"), [("quick", "eclipse"), ("full", "poison-text"), ("full", "scale")])
+def test_a_scenario_that_a_matrix_would_not_play_is_refused(tmp_path, run_here, kind, scenario):
+    code, told = run_here(main, "matrix", kind, "--only", scenario, "--output", tmp_path)
+    assert (code, f"the matrix {kind} has no {scenario}; it has" in told.err) == (1, True)
+
+
 def test_without_records_there_is_nothing_to_judge(tmp_path, run_here):
     run_here(main, "matrix", "keys", "--only", "strangers", "--recorded", "--output", tmp_path)
     assert json.loads((tmp_path / "keys.json").read_text())["outcomes"] == []
