@@ -105,6 +105,8 @@ def matrix(
         prepare_policies(scenarios)
         play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
     outcomes, more = play_matrix(kind, scenarios, seeds or SEEDS[kind], play_parts)
+    if not outcomes:
+        raise LocalError(f"{records} has no seed with all its runs; name their folder with --records, or play them")
     warn_of_versions((each.versions for each in outcomes), records)
     words = [
         *([] if kind == "full" else [kind]),

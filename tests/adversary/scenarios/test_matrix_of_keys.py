@@ -23,6 +23,7 @@ from sapo_adversary.scenarios.play import play, recorded
 from sapo_adversary.scenarios.scenario import SHARE, Bound, load_scenario, scenario_names
 from sapo_adversary.scenarios.table import by_keys, markdown
 from sapo_adversary.simulator.engine import ThisMachine
+from sapo_adversary.simulator.runs import record_path
 
 
 def strangers(name):
@@ -182,13 +183,19 @@ def test_a_scenario_that_a_matrix_would_not_play_is_refused(tmp_path, run_here, 
     assert (code, f"the matrix {kind} has no {scenario}; it has" in told.err) == (1, True)
 
 
-def test_without_records_there_is_nothing_to_judge(tmp_path, run_here):
-    run_here(main, "matrix", "keys", "--only", "strangers", "--recorded", "--output", tmp_path)
-    assert json.loads((tmp_path / "keys.json").read_text())["outcomes"] == []
+def test_without_records_there_is_nothing_to_judge_and_older_results_stay(tmp_path, run_here):
+    (tmp_path / "keys.json").write_text("older")
+    code, told = run_here(main, "matrix", "keys", "--only", "strangers", "--recorded", "--output", tmp_path)
+    assert (code, "runs has no seed with all its runs; name their folder" in told.err) == (1, True)
+    assert (tmp_path / "keys.json").read_text() == "older"
 
 
 def test_results_of_a_matrix_name_the_options_that_they_were_made_with(tmp_path, run_here):
     options = ["--only", "flood", "--keys", 2, "--keys", 8, "--recorded"]
+    [played, _] = scenarios_of("keys", ["flood"], [2, 8])
+    (tmp_path / "runs").mkdir()
+    for run in map(played.simulation, played.arms):
+        record_path(tmp_path / "runs", run).write_text(json.dumps(record(0.5) | {"digest": run.digest()}))
     for given, named in ((["--seeds", 2], " --seeds 2"), (["--seeds", 3], "")):
         run_here(main, "matrix", "keys", *given, *options, "--output", tmp_path)
         command = json.loads((tmp_path / "keys.json").read_text())["command"]
