@@ -1,5 +1,6 @@
 """What the page of a node does in a real browser, when somebody looks at it, presses something or is faster than it."""
 
+import json
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -160,3 +161,15 @@ async def test_a_group_says_how_many_tokens_the_filters_masked(page, database, t
     await inside(tab.open, await page())
     told = await inside(tab.until, "document.querySelector('#groups details')?.textContent")
     assert "filters masked 12 tokens of its correct completions" in told
+
+
+async def test_a_character_that_turns_a_line_around_is_shown_as_its_escape_and_moves_no_mark_of_a_filter(
+    page, database, tab
+):
+    facts = {"completions": [{"text": "a\u202eb\u200b\nc", "reward": 1, "spans": [[2, 3]]}]}
+    row = (1, "12D3KooWpeer", 3, 0, 0, "ab" * 32, "trained", "", 7, 1000.0, json.dumps(facts))
+    database.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+    await inside(tab.open, await page())
+    await inside(tab.until, "document.querySelector('#groups pre') !== null")
+    assert await inside(tab.evaluate, "document.querySelector('#groups pre').textContent") == "a\\u{202e}b\\u{200b}\nc"
+    assert await inside(tab.evaluate, "document.querySelector('#groups del').textContent") == "b"

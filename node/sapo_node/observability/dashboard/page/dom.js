@@ -1,4 +1,4 @@
-// Makes elements. Whatever a peer wrote is only ever text: nothing here makes markup of a string.
+// Makes elements. Whatever a peer wrote is only ever text, and each character of it is seen: nothing here makes markup of a string.
 
 export const $ = (id) => document.getElementById(id);
 export const short = (peer) => "…" + peer.slice(-8);
@@ -12,10 +12,15 @@ export function moment(seconds) {
   return isToday ? hour : `${at.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short" })} ${hour}`;
 }
 
+// A character that could turn a line around, or hide in it, is shown as its escape, as `printable.py` does for a terminal.
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
+const escaped = (character) => `\\u{${character.codePointAt(0).toString(16)}}`;
+export const visible = (text) => text.replace(UNSEEN, (each) => (each === "\n" || each === "\t" ? each : escaped(each)));
+
 export function make(tag, className, ...children) {
   const node = document.createElement(tag);
   if (className) node.className = className;
-  node.append(...children.map((child) => (child instanceof Node ? child : String(child))));
+  node.append(...children.map((child) => (child instanceof Node ? child : visible(String(child)))));
   return node;
 }
 

@@ -1,6 +1,6 @@
 // The groups of a node with their completions, and the messages that it refused.
 
-import { $, get, make, moment, nothing, number, put, short, turns } from "./dom.js";
+import { $, get, make, moment, nothing, number, put, short, turns, visible } from "./dom.js";
 
 const FEW = 8, MORE = 50;
 let shown = FEW; // groups
@@ -8,12 +8,13 @@ let shown = FEW; // groups
 // What filters masked is struck out.
 function textOf(completion) {
   const text = make("pre", ""), characters = Array.from(completion.text);
+  const part = (begin, after) => visible(characters.slice(begin, after).join(""));
   let end = 0;
   for (const [begin, after] of completion.spans || []) {
-    text.append(characters.slice(end, begin).join(""), make("del", "", characters.slice(begin, after).join("")));
+    text.append(part(end, begin), make("del", "", part(begin, after)));
     end = after;
   }
-  text.append(characters.slice(end).join(""));
+  text.append(part(end));
   return text;
 }
 
