@@ -108,7 +108,8 @@ def _of_refusals(refusals: Sequence[Refusal]) -> list[str]:
     lines: list[str] = []
     for why, times in Counter(each.why for each in refusals).items():
         senders = len({each.sender for each in refusals if each.why == why})
-        lines.append(f"refused {times} times, from {senders} peers: {why}")
+        often, by = f"{times} times" if times > 1 else "once", f"{senders} peers" if senders > 1 else "1 peer"
+        lines.append(f"refused {often}, from {by}: {why}")
         lines += _reason(why)
     return lines
 

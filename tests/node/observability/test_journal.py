@@ -377,7 +377,7 @@ def test_a_prefix_of_two_envelopes_names_both_and_explains_neither(database, jou
     journal.flush()
     with pytest.raises(LocalError, match=r"2 envelopes begin with '616263', as 6162630101.* and 6162630202"):
         explain.envelope(database, "616263")
-    assert "refused 1 times" in explain.envelope(database, "61626301").text
+    assert "refused once, from 1 peer: " in explain.envelope(database, "61626301").text
 
 
 def test_of_an_envelope_of_this_node_the_groups_of_its_round_are_told(database, journal):
