@@ -26,7 +26,7 @@ def test_a_model_without_skill_is_told_what_may_help_and_keeps_its_folder_as_it_
     found = json.loads(done.stdout)
     assert found["learnable"] == []
     assert {task["verdict"] for task in found["tasks"].values()} == {"too hard"}
-    assert {task["cut"] for task in found["tasks"].values()} == {1.0}
+    assert min(task["cut"] for task in found["tasks"].values()) > 0.5  # a random model may end early by chance
     assert any("--max-tokens" in each for each in found["advice"])
     assert found["memory"].startswith("memory: about")
     assert found["round"]["generate_seconds"] > 0
