@@ -189,8 +189,8 @@ def _require_success(response: httpx.Response, data: bytes) -> None:
         raise _Busy(f"the endpoint is busy or broken ({status}: {_start(data)!r})")
     if status in {401, 403}:
         raise AnswerFailed(f"the endpoint refuses the key ({status}); set a valid key in {KEY_VARIABLE}")
-    if response.has_redirect_location:
-        place = excerpt(response.headers["Location"])
+    if response.next_request is not None:  # that of the redirect, with the whole address
+        place = place_of(response.next_request.url)
         raise AnswerFailed(
             f"the endpoint redirects to {place}, and the node follows no redirect; give that address as --endpoint"
         )

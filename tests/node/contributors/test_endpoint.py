@@ -253,6 +253,19 @@ async def test_a_redirect_is_refused_with_its_address():
         assert other.requests == []
 
 
+async def test_a_redirect_within_the_server_names_an_address_that_endpoint_takes():
+    with ChatServer(lambda _: (308, {"Location": "/v2/chat/completions"}, b"")) as server:
+        line = await failure(server.url)
+    assert f"redirects to {server.url.removesuffix('/v1')}/v2/chat/completions, and" in line
+
+
+async def test_a_redirect_does_not_show_the_key_in_the_query_of_the_address():
+    with ChatServer(lambda _: (308, {"Location": "https://example.org/v1?key=hidden"}, b"")) as server:
+        line = await failure(f"{server.url}?key=hidden")
+    assert "https://example.org/v1, and" in line
+    assert "hidden" not in line
+
+
 async def test_html_in_place_of_json_says_so():
     line, _ = await failure_of(200, {"Content-Type": "text/html"}, b"<html>\n<h1>Welcome</h1>")
     assert "not JSON, it begins '<html> <h1>" in line
