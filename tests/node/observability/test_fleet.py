@@ -162,3 +162,11 @@ async def test_json_has_a_line_for_each_node_and_no_token(page):
     assert done.exit_code == 0
     assert json.loads(done.output)["doing"] == "between rounds"
     assert address.partition("token=")[2] not in done.output
+
+
+async def test_two_addresses_of_one_host_have_a_line_each(page):
+    address = await page("0.0.0.0")
+    addresses = [address.partition("?")[0], address]
+    done = await trio.to_thread.run_sync(partial(CliRunner().invoke, cli, ["fleet", "--json", *addresses]))
+    assert done.exit_code == 1
+    assert [("error" in json.loads(line)) for line in done.output.splitlines()] == [True, False]

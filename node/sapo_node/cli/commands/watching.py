@@ -34,25 +34,26 @@ def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
     sapo-node fleet http://127.0.0.1:8080/ "http://192.0.2.7:8080/?token=TOKEN"
     watch sapo-node fleet $(cat pages.txt)
     """  # noqa: D301 - click reads the backspace
-    asked = {place_of(url): answer for url, answer in trio.run(ask_all, urls).items()}
+    # A list: two addresses of one host may differ in the token alone.
+    asked = [(place_of(url), answer) for url, answer in trio.run(ask_all, urls).items()]
     if json_output:
-        for place, answer in asked.items():
+        for place, answer in asked:
             facts = asdict(answer) if isinstance(answer, Summary) else {"error": answer}
             say_json({"page": place, **facts})
     else:
         terminal = Terminal(width=_WIDEST)
-        if answered := {place: answer for place, answer in asked.items() if isinstance(answer, Summary)}:
+        if answered := [(place, answer) for place, answer in asked if isinstance(answer, Summary)]:
             terminal.print(_table(answered))
-        for place, answer in asked.items():
+        for place, answer in asked:
             if isinstance(answer, str):
                 terminal.print(Text(f"{place}: {answer}", "red"))
-    if any(isinstance(answer, str) for answer in asked.values()):
+    if any(isinstance(answer, str) for _, answer in asked):
         raise click.exceptions.Exit(1)
 
 
-def _table(asked: dict[str, Summary]) -> Table:
+def _table(asked: list[tuple[str, Summary]]) -> Table:
     table = Table(*_HEADINGS, box=None, pad_edge=False, header_style="dim")
-    for place, answer in asked.items():
+    for place, answer in asked:
         # Foreign text is short and printable before the table measures how wide it is.
         table.add_row(place, *(excerpt(cell, _SHOWN_CHARACTERS) for cell in _cells(answer)))
     return table
