@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Thread
-from typing import IO, Any, Self
+from typing import IO, Any, NoReturn, Self
 
 from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt
@@ -196,7 +196,7 @@ def _check(process: subprocess.Popen[bytes], chunk: bytes, *, asked: bool) -> No
 
 def _answer(line: bytes) -> Answer:
     try:
-        value = json.loads(line.decode("utf-8"))
+        value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise _Failed(Wrong.NO_ANSWER, _excerpt(line)) from None
     match value:
@@ -205,6 +205,10 @@ def _answer(line: bytes) -> Answer:
             if isinstance(note, str):
                 return Answer(verdict, rest.get("output"), note)
     raise _Failed(Wrong.NO_ANSWER, _excerpt(line))
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _excerpt(data: bytes) -> str:

@@ -100,6 +100,7 @@ def test_a_reader_that_never_reads_and_ends_at_once_has_ended():
         '{"verdict": "accept", "note": 1}',
         '{"verdict": "accept", "time": 1}',
         '{"verdict": "accept"} {}',
+        '{"verdict": "accept", "output": NaN}',
     ],
 )
 def test_a_line_that_is_not_an_answer_is_told_apart(line):
