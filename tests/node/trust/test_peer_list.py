@@ -83,6 +83,13 @@ def test_noise_is_no_list(data):
         read_list(data, "noise")
 
 
+@pytest.mark.timeout(20)  # to decode so long a text takes hours
+def test_a_signer_of_two_million_characters_is_refused():
+    table = json.loads(write_list(DECISIONS, SIGNER, made=100))
+    with pytest.raises(LocalError, match="is not a list"):
+        read_list(json.dumps(table | {"signer": "z" * 2_000_000}).encode(), "long")
+
+
 def test_a_signature_for_another_purpose_signs_no_list(monkeypatch):
     monkeypatch.setattr(peer_list, "DOMAIN", "Signature1")
     other = json.loads(write_list(DECISIONS, SIGNER, made=100))
