@@ -155,6 +155,34 @@ def test_a_link_that_is_not_read_holds_up_no_other_user_and_the_delay_counts_fro
     assert 2 < trio.run(run) < 10
 
 
+def test_a_target_that_leaves_ends_the_publishers_with_one_line_and_its_messages_are_told(monkeypatch):
+    say, said = trio.open_memory_channel(100)
+    monkeypatch.setattr(publishers, "say", say.send_nowait)
+
+    async def take(_sender, rpc):
+        if rpc.publish:
+            taken.set()
+
+    async def run():
+        lines, told = trio.testing.memory_stream_one_way_pair()
+        async with trio.open_nursery() as nursery, running(bytes(32), ("127.0.0.1", 0), take) as target:
+            nursery.start_soon(Publishers(target.address, "interop", "test").run, told)
+            await lines.send_all(b'{"join": 0}\n')
+            for _ in ("ready", "joined"):
+                await said.receive()
+            await trio.sleep(1)  # until there is a counter for the message
+            message = {"publish": 0, "kind": "valid", "bytes": 4_096, "ref": 7, "due": time.monotonic()}
+            await lines.send_all(json.dumps(message).encode() + b"\n")
+            await taken.wait()
+
+    taken = trio.Event()
+    with pytest.RaisesGroup(pytest.RaisesExc(SystemExit, match="the target closed the connection")):
+        trio.run(run)
+    event = said.receive_nowait()
+    assert event.pop("ref") == 7
+    assert list(event.values()) == ["the target left"]
+
+
 def test_publishers_have_loaded_the_tasks_before_the_first_message_is_due():
     says = "import sys; from sapo_adversary.research.load.publishers import Publishers"
     says += "; from sapo_node.verification.tasks.library import factory; Publishers('nowhere', 'starter', 'test')"

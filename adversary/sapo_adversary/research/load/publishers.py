@@ -21,6 +21,7 @@ import random
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -85,14 +86,15 @@ class Publishers:
         self._waiting: dict[bytes, _Message] = {}
         """The messages on their way, by the hash of their data."""
         self._over = False
+        self._target_left = False
 
     async def run(self, told: trio.abc.ReceiveStream) -> None:
-        """Serve until the input ends and no message is under way."""
+        """Serve until the input ends and no message is under way. If the target leaves before, exit with one line."""
         async with trio.open_nursery() as hosts:
             listener = await hosts.start(self._connected, LISTENER, self._heard)
             if listener is None:
                 return
-            hosts.start_soon(self._listen, listener)
+            hosts.start_soon(self._listen, hosts, listener)
             say({"ready": True})
             async with trio.open_nursery() as sending:
                 sending.start_soon(self._give_up)
@@ -104,6 +106,10 @@ class Publishers:
                         await trio.lowlevel.checkpoint()
                 self._over = True
             hosts.cancel_scope.cancel()
+        if self._target_left:
+            for message in self._waiting.values():
+                _say_undelivered(message, lost="the target left", unsent="the target left")
+            sys.exit("the target closed the connection on which it is listened to")
 
     async def _connected(self, number: int, hear: Hear, *, task_status: "TaskStatus[Link | None]") -> None:
         """A host with its link to the target; without a link where the target refuses it."""
@@ -116,16 +122,18 @@ class Publishers:
             task_status.started(link)
             await trio.sleep_forever()
 
-    async def _listen(self, link: Link) -> None:
-        """Stay in the target's mesh, as a subscribed peer does, to measure delivery."""
+    async def _listen(self, hosts: trio.Nursery, link: Link) -> None:
+        """Stay in the target's mesh, as a subscribed peer does, to measure delivery. End all where it leaves."""
         topics = rollouts_topics(self._manifest)
-        for topic in topics:
-            await link.subscribe(topic)
-        while link.open:
+        with suppress(LinkLost):
             for topic in topics:
-                await link.graft(topic)
-            await trio.sleep(_BEAT_SECONDS)
-        sys.exit("the target closed the connection on which it is listened to")
+                await link.subscribe(topic)
+            while link.open:
+                for topic in topics:
+                    await link.graft(topic)
+                await trio.sleep(_BEAT_SECONDS)
+        self._target_left = True
+        hosts.cancel_scope.cancel()
 
     async def _join(self, hosts: trio.Nursery, user: int) -> None:
         link = await hosts.start(self._connected, user, _deaf)
@@ -172,10 +180,11 @@ class Publishers:
             for digest, message in list(self._waiting.items()):
                 if message.due + message.patience < time.monotonic():
                     del self._waiting[digest]
-                    if message.sent:
-                        say({"ref": message.ref, "lost": f"not passed on within {message.patience:g} s"})
-                    else:
-                        say({"ref": message.ref, "unsent": f"the target took nothing for {message.patience:g} s"})
+                    _say_undelivered(
+                        message,
+                        lost=f"not passed on within {message.patience:g} s",
+                        unsent=f"the target took nothing for {message.patience:g} s",
+                    )
 
 
 async def _deaf(_sender: str, _rpc: Any) -> None:
@@ -211,6 +220,11 @@ async def _lines(stream: trio.abc.ReceiveStream) -> Any:
 def say(event: Mapping[str, Any]) -> None:
     """Print one event as a line."""
     os.write(sys.stdout.fileno(), json.dumps(event).encode() + b"\n")
+
+
+def _say_undelivered(message: _Message, *, lost: str, unsent: str) -> None:
+    """Say why a message did not come: `lost` if it was sent, else `unsent`."""
+    say({"ref": message.ref, "lost": lost} if message.sent else {"ref": message.ref, "unsent": unsent})
 
 
 async def _main(target: str, swarm: str, words: str) -> None:
