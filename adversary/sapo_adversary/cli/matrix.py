@@ -85,8 +85,7 @@ def matrix(
     keys    each poison of an attacker who knows the filters, trusted and as a stranger, and swarms of strangers, with
             several numbers of attackers' keys
     ablation
-            poisons of an attacker who knows the filters, with several numbers of keys, against nodes that go without
-            some of the filters that could stop it
+            poisons with several numbers of keys, against nodes that go without some of the filters that could stop them
 
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict; attackers, strangers and without
     tell apart runs of one attack) and matrix.html; the files of the other matrices have their names. Exits with 1 where
@@ -98,7 +97,7 @@ def matrix(
     if unknown := sorted(set(only) - set(names)):
         raise LocalError(f"the matrix {kind} has no {', '.join(unknown)}; it has {', '.join(names)}")
     make_folders(output, records)
-    scenarios = scenarios_of(kind, [name for name in names if name in only or not only], keys)
+    scenarios = scenarios_of(kind, [each for each in names if each in only or not only], keys)
     if only_recorded:
         play_parts: PlayParts = partial(recorded, records=records)
     else:
@@ -108,6 +107,18 @@ def matrix(
     if not outcomes:
         raise LocalError(f"{records} has no seed with all its runs; name their folder with --records, or play them")
     warn_of_versions((each.versions for each in outcomes), records)
+    name, command = "matrix" if kind == "full" else kind, _command(kind, seeds, only, keys, only_recorded=only_recorded)
+    written = write_results(outcomes, output, name, command, more)
+    if json_output:
+        click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
+    else:
+        Terminal().print(_overview(outcomes))
+        show_written(written)
+    exit_by_verdicts(outcomes)
+
+
+def _command(kind: Matrix, seeds: int | None, only: Sequence[str], keys: Sequence[int], *, only_recorded: bool) -> str:
+    """The command that writes the same results."""
     words = [
         *([] if kind == "full" else [kind]),
         *([] if seeds in (None, SEEDS[kind]) else ["--seeds", str(seeds)]),
@@ -115,14 +126,7 @@ def matrix(
         *(word for each in keys for word in ("--keys", str(each))),
         *(["--recorded"] if only_recorded else []),
     ]
-    command = shlex.join(["sapo-adversary", "matrix", *words])
-    written = write_results(outcomes, output, "matrix" if kind == "full" else kind, command, more)
-    if json_output:
-        click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
-    else:
-        Terminal().print(_overview(outcomes))
-        show_written(written)
-    exit_by_verdicts(outcomes)
+    return shlex.join(["sapo-adversary", "matrix", *words])
 
 
 def _worst_of(file: Path) -> list[str]:

@@ -44,10 +44,8 @@ def envelope(database: Database, envelope_id: str) -> Told:
         raise LocalError(f"give at least {_LEAST_CHARACTERS} hexadecimal characters of an envelope's id")
     journal = Journal(database)
     entries, refusals = journal.of_envelope(envelope_id), journal.refusals(KEPT_REFUSALS, envelope_id=envelope_id)
-    signed = database.rows(
-        "SELECT lower(hex(envelope_id)), epoch, counter FROM signed WHERE lower(hex(envelope_id)) LIKE ? || '%'",
-        envelope_id,
-    )
+    # Asked last: the state of an older version lacks this table until a node has run on it.
+    signed = () if entries or refusals else _own(database, envelope_id)
     known = {each.envelope_id for each in entries} | {each.envelope_id for each in refusals}
     known |= {own for own, *_ in signed}
     if not known:
@@ -68,6 +66,12 @@ def envelope(database: Database, envelope_id: str) -> Told:
     lines += _of_refusals(refusals)
     facts = {"groups": [asdict(entry) for entry in entries], "refusals": [asdict(each) for each in refusals]}
     return Told("\n".join(lines), facts)
+
+
+def _own(database: Database, prefix: str) -> list[tuple[str, int, int]]:
+    """The envelopes of this node whose id begins so, each with its epoch and counter."""
+    asked = "SELECT lower(hex(envelope_id)), epoch, counter FROM signed WHERE lower(hex(envelope_id)) LIKE ? || '%'"
+    return [(own, epoch, counter) for own, epoch, counter in database.rows(asked, prefix)]
 
 
 def _of_entry(entry: Entry) -> list[str]:
