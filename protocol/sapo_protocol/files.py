@@ -90,7 +90,7 @@ def read_json(path: Path, limit: int, what: str) -> dict[str, Any]:
     """
     data = read_bounded(path, limit, what)
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(data.decode("utf-8"), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise LocalError(f"{path} is not plain JSON ({line_of(error)}): give another file") from error
     if not isinstance(value, dict):
@@ -98,5 +98,9 @@ def read_json(path: Path, limit: int, what: str) -> dict[str, Any]:
     return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """For `json.loads` as its `parse_constant`: Python else takes NaN and infinities, which are no JSON.
+
+    Raises ValueError.
+    """
     raise ValueError(f"it holds {name}")

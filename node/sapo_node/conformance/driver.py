@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Thread
-from typing import IO, Any, NoReturn, Self
+from typing import IO, Any, Self
 
 from sapo_protocol import LocalError
+from sapo_protocol.files import refuse_constant
 from sapo_protocol.printable import excerpt
 
 TIME_LIMIT = 10.0
@@ -196,7 +197,7 @@ def _check(process: subprocess.Popen[bytes], chunk: bytes, *, asked: bool) -> No
 
 def _answer(line: bytes) -> Answer:
     try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(line.decode("utf-8"), parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise _Failed(Wrong.NO_ANSWER, _excerpt(line)) from None
     match value:
@@ -205,10 +206,6 @@ def _answer(line: bytes) -> Answer:
             if isinstance(note, str):
                 return Answer(verdict, rest.get("output"), note)
     raise _Failed(Wrong.NO_ANSWER, _excerpt(line))
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _excerpt(data: bytes) -> str:

@@ -5,7 +5,7 @@ The connection follows no redirect, and sends nothing unencrypted to another mac
 
 import json
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import httpx
 import trio
@@ -13,6 +13,7 @@ import trio
 from sapo_node.contributors.address import address_of, is_loopback, is_private, place_of, require_safe
 from sapo_node.contributors.exchange import ReplyTooLong, exchange
 from sapo_protocol import LocalError
+from sapo_protocol.files import refuse_constant
 from sapo_protocol.printable import excerpt, line_of
 
 OPTION = "--generate"
@@ -94,13 +95,9 @@ class Connection:
 
 def _parsed(data: bytes) -> Any:
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return json.loads(data, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise ServerFailed(f"its reply is not JSON, it begins {_start(data)!r}") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _start(data: bytes | bytearray) -> str:

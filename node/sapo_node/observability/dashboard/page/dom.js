@@ -15,7 +15,7 @@ export function moment(seconds) {
 // A character that could turn a line around, or hide in it, is shown as its escape, as `printable.py` does for a terminal.
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 const escaped = (character) => `\\u{${character.codePointAt(0).toString(16)}}`;
-export const visible = (text) => text.replace(UNSEEN, (each) => (each === "\n" || each === "\t" ? each : escaped(each)));
+const visible = (text) => text.replace(UNSEEN, (each) => (each === "\n" || each === "\t" ? each : escaped(each)));
 
 export function make(tag, className, ...children) {
   const node = document.createElement(tag);

@@ -1,21 +1,20 @@
 // The groups of a node with their completions, and the messages that it refused.
 
-import { $, get, make, moment, nothing, number, put, short, turns, visible } from "./dom.js";
+import { $, get, make, moment, nothing, number, put, short, turns } from "./dom.js";
 
 const FEW = 8, MORE = 50;
 let shown = FEW; // groups
 
 // What filters masked is struck out.
 function textOf(completion) {
-  const text = make("pre", ""), characters = Array.from(completion.text);
-  const part = (begin, after) => visible(characters.slice(begin, after).join(""));
+  const characters = Array.from(completion.text), parts = [];
+  const between = (begin, after) => characters.slice(begin, after).join("");
   let end = 0;
   for (const [begin, after] of completion.spans || []) {
-    text.append(part(end, begin), make("del", "", part(begin, after)));
+    parts.push(between(end, begin), make("del", "", between(begin, after)));
     end = after;
   }
-  text.append(part(end));
-  return text;
+  return make("pre", "", ...parts, between(end));
 }
 
 function answer(completion) {
