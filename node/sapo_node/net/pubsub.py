@@ -233,6 +233,21 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         elif swarm := SWARM_TOPIC.match(sub_message.topicid):
             self._gossip.foreign(str(origin_id), swarm.group(1))
 
+    def connection_ended(self, link: Any) -> None:
+        """Open our stream to a peer again if it was on a connection that has ended while the peer has another one.
+
+        A peer that restarts is back before its old connection has ended. The library would tell it our topics only
+        after a message for it had been lost on the old stream.
+        """
+        stream = self.peers.get(link.muxed_conn.peer_id)
+        if stream is not None and stream.muxed_conn is link.muxed_conn:
+            self._handle_dead_peer(link.muxed_conn.peer_id)
+
+    def _forget_all_subscriptions(self, peer_id: Any) -> None:
+        """Keep them while the peer is connected: it sent them once, on its own stream, which goes on when ours ends."""
+        if not self._peer_is_connected(peer_id):
+            super()._forget_all_subscriptions(peer_id)
+
     def _disconnect_slow(self, peer_id: Any) -> None:
         log.info("disconnecting %s: it reads too slowly, and the queues are full", peer_id)
         self.manager.run_task(self.host.disconnect, peer_id)

@@ -227,6 +227,7 @@ class Service:
             await self.disconnect(peer_id)
 
     async def disconnected(self, _network: Any, link: Any) -> None:
+        self.pubsub.connection_ended(link)
         identity = link.muxed_conn.peer_id
         if str(identity) not in self.linked():
             patches.forget_record(self.host, identity)

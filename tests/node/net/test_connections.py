@@ -229,6 +229,20 @@ async def test_an_exception_out_of_the_library_restarts_the_service(start: "Star
     await until(lambda: three.heard == [b"m"])
 
 
+async def test_a_peer_that_is_back_before_its_old_connection_ends_is_told_our_topics(
+    start: "Start", until: "Until"
+) -> None:
+    node = await start(1)
+    old = await start(2, bootstrap=(node.address,))
+    await until(lambda: node.sees(old) and old.sees(node))
+    back = await start(2, bootstrap=(node.address,))  # the same key, so the same peer
+    await until(back.links)
+    await old.stop()
+    await until(lambda: back.sees(node))
+    await node.publish(b"m")
+    await until(lambda: back.heard == [b"m"])
+
+
 async def chatter(node: "Probe") -> None:
     for number in range(10_000):
         await node.publish(b"%d from %d" % (number, node.number) + bytes(20_000))

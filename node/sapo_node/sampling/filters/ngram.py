@@ -180,6 +180,8 @@ class NgramFilter(Filter):
         """Where a text shows a masked habit that its peer shows more often than this policy, in order; spans that
         overlap are one.
         """
+        if not self._masked:
+            return ()  # the usual case
         shown = [(span, habit) for habit, span in habits_in(text) if habit in self._masked]
         moderate = self._moderate(group, {habit for _, habit in shown}) if shown else set()
         return tuple(merged(span for span, habit in shown if habit not in moderate))
