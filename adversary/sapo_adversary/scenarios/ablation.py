@@ -46,10 +46,16 @@ def scenarios_without(names: Iterable[str], keys: Sequence[int]) -> list[Scenari
 
 
 def cells_without(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """What each poison did to nodes with all filters, and to nodes that went without some."""
+    """What each poison did to nodes with all filters, and to nodes that went without some.
+
+    Several outcomes have the same nodes with all filters: the one with the most seeds counts.
+    """
     cells: dict[tuple[str, int, tuple[str, ...]], dict[str, Any]] = {}
     for each in outcomes:
         both: Iterable[tuple[Arm, tuple[str, ...]]] = (("defended", ()), ("undefended", each.scenario.undefended))
         for arm, without in both:
-            cells[each.scenario.name, each.attackers, without] = {**cell_of(each, arm), "without": list(without)}
+            cell = {**cell_of(each, arm), "without": list(without)}
+            known = cells.setdefault((each.scenario.name, each.attackers, without), cell)
+            if len(cell["seeds"]) > len(known["seeds"]):
+                known.update(cell)
     return list(cells.values())

@@ -57,11 +57,11 @@ def test_a_scenario_that_leaves_no_filter_out_is_none_of_the_matrix(tmp_path, ru
     assert (code, "the matrix ablation has no poison-text; it has poison-math" in told.err) == (1, True)
 
 
-def outcome(scenario, reward):
+def outcome(scenario, reward, seeds=(1,)):
     """Of a scenario whose undefended nodes had this reward."""
     control, defended, undefended = record(0.5), record(0.5), record(reward)
     arms = {"alone": control, "control": control, "undefended": undefended, "defended": defended}
-    return outcome_of(replace(scenario, harm={}), SHARE, [1], {arm: [of] for arm, of in arms.items()})
+    return outcome_of(replace(scenario, harm={}), SHARE, seeds, {arm: [of] * len(seeds) for arm, of in arms.items()})
 
 
 def test_the_csv_tells_the_runs_of_a_matrix_apart_and_has_each_of_them_once(tmp_path):
@@ -111,6 +111,13 @@ def test_a_cell_tells_what_the_nodes_went_without_and_nodes_with_all_filters_hav
         ("poison-two-answers", 64, []),
         ("poison-two-answers", 64, ["one-answer filter"]),
     ]
+
+
+@pytest.mark.parametrize("played", [((1, 2), (1,)), ((1,), (1, 2))])
+def test_nodes_with_all_filters_have_the_seeds_of_the_run_with_the_most(played):
+    scenarios = scenarios_without(["poison-gibberish-adaptive"], [64])
+    outcomes = [outcome(each, 0.3, seeds) for each, seeds in zip(scenarios, played, strict=True)]
+    assert {len(each["seeds"]) for each in cells_without(outcomes) if not each["without"]} == {2}
 
 
 def test_the_table_has_a_row_for_what_was_left_out_from_the_fewest_keys_to_the_most(cells):
