@@ -26,6 +26,7 @@ from sapo_node.net.gossip_score import Offence
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.outbound import OutboundQueues
+from sapo_node.net.own_stream import OneStreamPubsub
 from sapo_node.net.patches import forget_record
 from sapo_node.net.router import ScoredGossipSub
 from sapo_node.net.rpc_limits import SUBSCRIPTIONS, excess_of, sanitise
@@ -85,7 +86,7 @@ class HardenedGossipSub(ScoredGossipSub):
         return True
 
 
-class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
+class HardenedPubsub(OneStreamPubsub):
     """The gossip service; see the module's docstring."""
 
     def __init__(self, host: Any, router: HardenedGossipSub, gossip: Gossip, *, counter: int) -> None:
@@ -232,21 +233,6 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._gossip.joined(str(origin_id))
         elif swarm := SWARM_TOPIC.match(sub_message.topicid):
             self._gossip.foreign(str(origin_id), swarm.group(1))
-
-    def connection_ended(self, link: Any) -> None:
-        """Open our stream to a peer again if it was on a connection that has ended while the peer has another one.
-
-        A peer that restarts is back before its old connection has ended. The library would tell it our topics only
-        after a message for it had been lost on the old stream.
-        """
-        stream = self.peers.get(link.muxed_conn.peer_id)
-        if stream is not None and stream.muxed_conn is link.muxed_conn:
-            self._handle_dead_peer(link.muxed_conn.peer_id)
-
-    def _forget_all_subscriptions(self, peer_id: Any) -> None:
-        """Keep them while the peer is connected: it sent them once, on its own stream, which goes on when ours ends."""
-        if not self._peer_is_connected(peer_id):
-            super()._forget_all_subscriptions(peer_id)
 
     def _disconnect_slow(self, peer_id: Any) -> None:
         log.info("disconnecting %s: it reads too slowly, and the queues are full", peer_id)

@@ -1,0 +1,69 @@
+"""Keeps one stream of ours open to each connected peer: on it the peer hears what we follow, and all our gossip.
+
+Peers come back before their old connection has ended, dial while they are dialled, and answer late. The library then
+gives up opening the stream, opens a second one, or keeps one that has ended. It notices at the next message for the
+peer, so two nodes would stay connected without telling each other their topics for as long as nobody publishes.
+"""
+
+import logging
+from typing import Any
+
+import trio
+from libp2p.pubsub import pubsub
+
+log = logging.getLogger(__name__)
+
+FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0  # seconds between two attempts to open a stream
+
+
+class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
+    """The library's gossip service, with one stream of ours to each connected peer."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._opening: dict[Any, trio.Event] = {}
+        """The peers to which a task opens our stream. The event ends its pause."""
+
+    async def _handle_new_peer_with_retry(self, peer_id: Any, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - the library's signature
+        """Open our stream to a peer. After any error try again, for as long as the peer is connected.
+
+        The library opens a stream for each of two connections that come at once, and nothing ends the first of them. It
+        gives up after most errors, also after that of a stream on a connection that ends while the peer has another.
+        """
+        if peer_id in self._opening:
+            self._opening[peer_id].set()
+            return
+        delay = FIRST_DELAY
+        try:
+            while peer_id not in self.peers and self._peer_is_connected(peer_id):
+                self._opening[peer_id] = news = trio.Event()
+                try:
+                    await self._handle_new_peer(peer_id)
+                except Exception as error:  # noqa: BLE001 - the library raises many errors; none of them is final
+                    log.debug("no stream to %s: %r", peer_id, error)
+                if peer_id not in self.peers:
+                    with trio.move_on_after(delay):
+                        await news.wait()
+                    delay = min(2 * delay, LONGEST_DELAY)
+        finally:
+            self._opening.pop(peer_id, None)
+
+    def _schedule_peer_stream_retry(self, peer_id: Any) -> None:
+        """Open our stream again. The library does nothing while a task that has opened one still ends."""
+        if self.manager.is_running:
+            self.manager.run_task(self._handle_new_peer_with_retry, peer_id)
+
+    def connection_ended(self, link: Any) -> None:
+        """Open our stream to a peer again if it was on a connection that has ended while the peer has another one.
+
+        A peer that restarts is back before its old connection has ended. The library would tell it our topics only
+        after a message for it had been lost on the old stream.
+        """
+        stream = self.peers.get(link.muxed_conn.peer_id)
+        if stream is None or stream.muxed_conn is link.muxed_conn:
+            self._handle_dead_peer(link.muxed_conn.peer_id)
+
+    def _forget_all_subscriptions(self, peer_id: Any) -> None:
+        """Keep them while the peer is connected: it sent them once, on its own stream, which goes on when ours ends."""
+        if not self._peer_is_connected(peer_id):
+            super()._forget_all_subscriptions(peer_id)

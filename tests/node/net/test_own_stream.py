@@ -1,0 +1,37 @@
+"""Each connected peer hears on one stream of ours what we follow, whatever becomes of connections and streams."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from libp2p.host.exceptions import StreamFailure
+
+if TYPE_CHECKING:
+    from tests.node.net.conftest import Start, Until
+
+
+async def test_a_stream_that_could_not_be_opened_is_opened_again(
+    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start(1)
+    host = node.router.pubsub.host
+    open_stream = host.new_stream
+
+    async def fail_once(*_: object) -> None:
+        monkeypatch.setattr(host, "new_stream", open_stream)
+        raise StreamFailure("the connection ended meanwhile")
+
+    monkeypatch.setattr(host, "new_stream", fail_once)
+    peer = await start(2, bootstrap=(node.address,))
+    await until(lambda: peer.sees(node))
+
+
+async def test_two_connections_at_once_get_one_stream(start: "Start", until: "Until") -> None:
+    node, peer = await start(1), await start(2)
+    where = peer.network.peer_id, peer.address.partition("/p2p/")[0]
+    async with trio.open_nursery() as both:
+        for _ in range(2):
+            both.start_soon(node.network._dial, *where)
+    await until(lambda: node.sees(peer) and peer.sees(node))
+    await trio.sleep(0.5)
+    assert set(node.router.pubsub._streams.values()) | set(peer.router.pubsub._streams.values()) == {1}
