@@ -126,12 +126,16 @@ class HardenedPubsub(OneStreamPubsub):
     async def continuously_read_stream(self, stream: Any) -> None:
         """Read and process one RPC after the other, so that a peer that floods waits for its own messages."""
         peer_id = stream.muxed_conn.peer_id
+        is_first = True
         try:
             while self.manager.is_running:
                 raw = await _next_frame(stream, self.max_inbound_rpc_size, self._defences.frame_seconds)
                 rpc = rpc_pb2.RPC()
                 rpc.ParseFromString(raw)
                 rpc.DiscardUnknownFields()  # no signature covers them, and they would be forwarded with a message
+                if is_first and rpc.subscriptions:
+                    self._forget_unnamed(peer_id, rpc)
+                is_first = False
                 await self._process(peer_id, rpc)
         except MessageTooLarge:
             await self._give_up(stream, "RPC too large")
@@ -233,6 +237,16 @@ class HardenedPubsub(OneStreamPubsub):
             self._gossip.joined(str(origin_id))
         elif swarm := SWARM_TOPIC.match(sub_message.topicid):
             self._gossip.foreign(str(origin_id), swarm.group(1))
+
+    def _forget_unnamed(self, peer_id: Any, rpc: Any) -> None:
+        """Forget what the first RPC on a stream of a peer does not name: it names all that the peer follows.
+
+        A peer that left a topic while its stream ended, or in a restart, tells nobody that it did.
+        """
+        named = {each.topicid for each in rpc.subscriptions}
+        for topic in [topic for topic, peers in self.peer_topics.items() if peer_id in peers and topic not in named]:
+            self._forget_subscription(peer_id, topic)
+            self.router.mesh.get(topic, set()).discard(peer_id)
 
     def _disconnect_slow(self, peer_id: Any) -> None:
         log.info("disconnecting %s: it reads too slowly, and the queues are full", peer_id)

@@ -110,3 +110,14 @@ async def test_those_who_follow_one_shard_find_each_other_through_one_whom_all_k
     one, *others = crowds[2]
     await one.publish(b"among us", shard=2)
     await until(lambda: all(other.heard == [b"among us"] for other in others))
+
+
+async def test_what_a_peer_left_while_its_connection_ended_is_forgotten(start: "Start", until: "Until") -> None:
+    node = await start(1, shards=SHARDS)
+    old = await start(2, shards=SHARDS, bootstrap=(node.address,))
+    await until(lambda: node.follows(old) == set(range(SHARDS)))
+    back = await start(2, shards=1, bootstrap=(node.address,))  # the same key, so the same peer
+    await until(back.links)
+    await old.stop()
+    await until(lambda: back.sees(node))
+    await until(lambda: node.follows(back) == {0})
