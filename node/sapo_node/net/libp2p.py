@@ -121,14 +121,13 @@ class Libp2pNetwork:
 
     async def _session(self, stop: trio.Event, ready: Callable[[], None]) -> None:
         """Run one session of the service, from a new host to its end."""
-        service = self._new_service()
+        self._service = service = self._new_service()  # before it listens: peers may tell their topics at once
         try:
             async with trio.open_nursery() as nursery:
 
                 def up() -> None:
                     self._listen = service.bound  # the next session takes the same ports
                     self.addresses = service.advertised
-                    self._service = service
                     nursery.start_soon(self._seek_peers, stop)
                     self._up.set()
                     ready()

@@ -1,6 +1,7 @@
 """Finding, losing and finding again: bootstrap, reconnection, other swarms, restart and stop."""
 
 import socket
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from sapo_node.net.interface import (
     ServiceRestarted,
 )
 from sapo_node.net.listening import PortBusyError
+from sapo_node.net.service import Service
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Probe, Spawn, Start, Until
@@ -241,6 +243,24 @@ async def test_a_peer_that_is_back_before_its_old_connection_ends_is_told_our_to
     await until(lambda: back.sees(node))
     await node.publish(b"m")
     await until(lambda: back.heard == [b"m"])
+
+
+async def test_a_peer_that_tells_its_topics_while_the_node_starts_is_seen(
+    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start(1)
+    peer = await start(2, bootstrap=(node.address,))
+    await until(lambda: node.sees(peer))
+    await node.stop()
+    follow = Service.follow
+
+    async def follow_late(service: Service, topics: Collection[str]) -> None:
+        await until(lambda: service.followed_by(peer.network.peer_id))
+        await follow(service, topics)
+
+    monkeypatch.setattr(Service, "follow", follow_late)
+    again = await start(1, listen=node.address.partition("/p2p/")[0])
+    await until(lambda: again.sees(peer), within=3)
 
 
 async def chatter(node: "Probe") -> None:
