@@ -6,6 +6,7 @@ peer, so two nodes would stay connected without telling each other their topics 
 """
 
 import logging
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -16,13 +17,23 @@ log = logging.getLogger(__name__)
 FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0  # seconds between two attempts to open a stream
 
 
+@dataclass(slots=True)
+class Opening:
+    """What happens while our stream to a peer is opened."""
+
+    connected: trio.Event = field(default_factory=trio.Event)
+    """Set by a new connection, which ends the pause before the next attempt."""
+    changed: set[str] = field(default_factory=set)
+    """The topics that we followed or left since the attempt began."""
+
+
 class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
     """The library's gossip service, with one stream of ours to each connected peer."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._opening: dict[Any, trio.Event] = {}
-        """The peers to which a task opens our stream. The event ends its pause."""
+        self._opening: dict[Any, Opening] = {}
+        """By peer, while a task opens our stream to it."""
 
     async def _handle_new_peer_with_retry(self, peer_id: Any, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - the library's signature
         """Open our stream to a peer. After any error try again, for as long as the peer is connected.
@@ -31,22 +42,36 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         gives up after most errors, also after that of a stream on a connection that ends while the peer has another.
         """
         if peer_id in self._opening:
-            self._opening[peer_id].set()
+            self._opening[peer_id].connected.set()
             return
         delay = FIRST_DELAY
         try:
             while peer_id not in self.peers and self._peer_is_connected(peer_id):
-                self._opening[peer_id] = news = trio.Event()
+                self._opening[peer_id] = opening = Opening()
                 try:
                     await self._handle_new_peer(peer_id)
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; none of them is final
                     log.debug("no stream to %s: %r", peer_id, error)
-                if peer_id not in self.peers:
+                if peer_id in self.peers:
+                    self._tell(peer_id, opening.changed)
+                else:
                     with trio.move_on_after(delay):
-                        await news.wait()
+                        await opening.connected.wait()
                     delay = min(2 * delay, LONGEST_DELAY)
         finally:
             self._opening.pop(peer_id, None)
+
+    async def message_all_peers(self, raw_msg: bytes, announce: Any = None) -> None:
+        """Tell all peers that we follow or leave a topic, later also those whose stream has our topics of before."""
+        for opening in self._opening.values():
+            opening.changed.add(announce.topicid)
+        await super().message_all_peers(raw_msg, announce)
+
+    def _tell(self, peer_id: Any, topics: set[str]) -> None:
+        """Tell a peer whether we follow each of these topics."""
+        for topic in topics:
+            rpc, announce = self._build_announce_rpc(topic, subscribe=topic in self.topic_ids)
+            self._enqueue_or_retry_announce(peer_id, self.peer_queues[peer_id], rpc, announce)
 
     def _schedule_peer_stream_retry(self, peer_id: Any) -> None:
         """Open our stream again. The library does nothing while a task that has opened one still ends."""

@@ -35,3 +35,27 @@ async def test_two_connections_at_once_get_one_stream(start: "Start", until: "Un
     await until(lambda: node.sees(peer) and peer.sees(node))
     await trio.sleep(0.5)
     assert set(node.router.pubsub._streams.values()) | set(peer.router.pubsub._streams.values()) == {1}
+
+
+async def test_a_topic_that_is_left_while_the_stream_is_opened_is_told(
+    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start(1, shards=2)
+    host = node.router.pubsub.host
+    open_stream = host.new_stream
+
+    async def leave_after_the_first_write(*names: object) -> object:
+        stream = await open_stream(*names)
+        write = stream.write
+
+        async def write_and_leave(data: bytes) -> None:
+            stream.write = write
+            await write(data)
+            await node.follow(0)
+
+        stream.write = write_and_leave
+        return stream
+
+    monkeypatch.setattr(host, "new_stream", leave_after_the_first_write)
+    peer = await start(2, shards=2, bootstrap=(node.address,))
+    await until(lambda: peer.follows(node) == {0})
