@@ -11,6 +11,7 @@ from typing import Any
 
 import trio
 from libp2p.pubsub import pubsub
+from libp2p.utils.varint import encode_varint_prefixed
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,37 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         stream = self.peers.get(link.muxed_conn.peer_id)
         if stream is None or stream.muxed_conn is link.muxed_conn:
             self._handle_dead_peer(link.muxed_conn.peer_id)
+
+    def _handle_dead_peer(self, peer_id: Any) -> None:
+        """Give up our stream to a peer, and open another if the peer is connected.
+
+        Resets the old one. Otherwise the peer would read from it for as long as the connection lasts: it charges us for
+        what we did not finish, and refuses the streams of a peer with too many.
+        """
+        stream = self.peers.get(peer_id)
+        super()._handle_dead_peer(peer_id)
+        if stream is not None and self.manager.is_running:
+            self.manager.run_task(self._reset, stream)
+
+    async def write_msg(self, stream: Any, rpc_msg: Any) -> bool:
+        """Write an RPC. False if that failed, which gives the stream up.
+
+        The library would then give up the stream of the peer, also where that is a newer one.
+        """
+        try:
+            await stream.write(encode_varint_prefixed(rpc_msg.SerializeToString()))
+        except Exception as error:  # noqa: BLE001 - the stream is of no use any more, whatever it was
+            log.debug("writing to a stream failed: %r", error)
+            if self.peers.get(stream.muxed_conn.peer_id) is stream:
+                self._handle_dead_peer(stream.muxed_conn.peer_id)
+            return False
+        return True
+
+    async def _reset(self, stream: Any) -> None:
+        try:
+            await stream.reset()
+        except Exception as error:  # noqa: BLE001 - the stream is no longer needed
+            log.debug("resetting a stream failed: %r", error)
 
     def _forget_all_subscriptions(self, peer_id: Any) -> None:
         """Keep them while the peer is connected: it sent them once, on its own stream, which goes on when ours ends."""

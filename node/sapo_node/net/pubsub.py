@@ -263,12 +263,6 @@ class HardenedPubsub(OneStreamPubsub):
         await self._reset(stream)
         self._handle_dead_peer(stream.muxed_conn.peer_id)
 
-    async def _reset(self, stream: Any) -> None:
-        try:
-            await stream.reset()
-        except Exception as error:  # noqa: BLE001 - the stream is no longer needed
-            log.debug("resetting a stream failed: %r", error)
-
 
 async def _next_frame(stream: Any, limit: int, seconds: float) -> bytes:
     """The next RPC. A peer may wait any time before an RPC, but must finish it within `seconds` of its first byte.

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 from libp2p.host.exceptions import StreamFailure
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
 
 if TYPE_CHECKING:
-    from tests.node.net.conftest import Start, Until
+    from tests.node.net.conftest import Probe, Start, Until
 
 
 async def test_a_stream_that_could_not_be_opened_is_opened_again(
@@ -59,3 +61,26 @@ async def test_a_topic_that_is_left_while_the_stream_is_opened_is_told(
     monkeypatch.setattr(host, "new_stream", leave_after_the_first_write)
     peer = await start(2, shards=2, bootstrap=(node.address,))
     await until(lambda: peer.follows(node) == {0})
+
+
+async def test_a_stream_that_is_given_up_is_ended_for_the_peer(pair: "tuple[Probe, Probe]", until: "Until") -> None:
+    node, peer = pair
+    identity = ID.from_string(peer.network.peer_id)
+    pubsub = node.router.pubsub
+    given_up = pubsub.peers[identity]
+    pubsub._handle_dead_peer(identity)
+    await until(lambda: pubsub.peers.get(identity) not in (None, given_up))
+    await until(lambda: list(peer.router.pubsub._streams.values()) == [1])
+
+
+async def test_a_failed_write_to_an_old_stream_leaves_the_new_one(pair: "tuple[Probe, Probe]", until: "Until") -> None:
+    node, peer = pair
+    identity = ID.from_string(peer.network.peer_id)
+    pubsub = node.router.pubsub
+    old = pubsub.peers[identity]
+    pubsub._handle_dead_peer(identity)
+    await until(lambda: pubsub.peers.get(identity) not in (None, old))
+    new = pubsub.peers[identity]
+    await old.reset()
+    assert not await pubsub.write_msg(old, rpc_pb2.RPC())
+    assert pubsub.peers[identity] is new
