@@ -165,6 +165,8 @@ class HardenedPubsub(OneStreamPubsub):
         for message in rpc.publish:
             if not self.topic_ids.isdisjoint(message.topicIDs):
                 await self.push_msg(peer_id, message)
+        if not self._peer_is_connected(peer_id):
+            return  # it left while a message waited for its verdict, and nothing would forget the rest again
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
         if rpc.HasField("control"):

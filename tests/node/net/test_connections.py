@@ -21,7 +21,7 @@ from sapo_node.net.listening import PortBusyError
 from sapo_node.net.service import Service
 
 if TYPE_CHECKING:
-    from tests.node.net.conftest import Probe, Spawn, Start, Until
+    from tests.node.net.conftest import Attack, Probe, Spawn, Start, Until
 
 
 def free_port() -> int:
@@ -306,3 +306,30 @@ async def test_a_node_in_another_process_is_found_without_options(
     node = await start(1, discover=True, listen="/ip4/0.0.0.0/tcp/0")
     peer = await spawn(9, listen="/ip4/0.0.0.0/tcp/0")
     await until(lambda: [known.peer_id for known in node.network.peers()] == [peer.peer_id], within=30)
+
+
+async def test_a_peer_that_left_before_its_topics_were_read_is_no_peer(
+    start: "Start", until: "Until", attacker: "Attack", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start(1)
+    verdict = trio.Event()
+    push = node.router.pubsub.push_msg
+
+    async def push_late(*message: Any) -> None:
+        await verdict.wait()
+        await push(*message)
+
+    monkeypatch.setattr(node.router.pubsub, "push_msg", push_late)
+    async with attacker(node.address) as leaving:
+        rpc = leaving.rpc(leaving.message(b"m"))
+        rpc.subscriptions.add(subscribe=True, topicid=node.topics[0])
+        rpc.control.graft.add(topicID=node.topics[0])
+        await leaving.send_rpc(rpc)
+        await until(lambda: node.router.pubsub._streams)
+        await trio.sleep(0.2)
+    await until(lambda: not node.links())
+    await trio.sleep(0.5)
+    verdict.set()
+    await until(lambda: not node.router.pubsub._streams)
+    assert (node.network.peers(), node.router.pubsub.peer_topics) == ((), {})
+    assert not any(node.router.mesh.values())
