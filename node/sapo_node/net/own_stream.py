@@ -121,6 +121,11 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
             log.debug("resetting a stream failed: %r", error)
 
     def _forget_all_subscriptions(self, peer_id: Any) -> None:
-        """Keep them while the peer is connected: it sent them once, on its own stream, which goes on when ours ends."""
-        if not self._peer_is_connected(peer_id):
+        """Keep them while the peer is connected: it sent them once, on its own stream, which goes on when ours ends.
+
+        What waited in the queue of our stream is lost. So the peer gets the latest messages on the next one.
+        """
+        if self._peer_is_connected(peer_id):
+            self._replayed_recent_topics.pop(peer_id, None)
+        else:
             super()._forget_all_subscriptions(peer_id)

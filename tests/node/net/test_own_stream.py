@@ -84,3 +84,13 @@ async def test_a_failed_write_to_an_old_stream_leaves_the_new_one(pair: "tuple[P
     await old.reset()
     assert not await pubsub.write_msg(old, rpc_pb2.RPC())
     assert pubsub.peers[identity] is new
+
+
+async def test_what_was_lost_with_a_stream_is_sent_on_the_next(pair: "tuple[Probe, Probe]", until: "Until") -> None:
+    node, peer = pair
+    await until(lambda: peer.sees(node))
+    await node.publish(b"first")
+    await until(lambda: peer.heard == [b"first"])
+    await node.router.pubsub.peers[ID.from_string(peer.network.peer_id)].reset()
+    await node.publish(b"second")
+    await until(lambda: peer.heard == [b"first", b"second"])
