@@ -58,12 +58,14 @@ def own_record(host: Any) -> tuple[bytes, bool]:
 
 
 def forget_record(host: Any, peer_id: Any) -> None:
-    """Forget the signed record of a peer that left.
+    """Forget the signed record of a peer that left, and its key and addresses.
 
-    The library keeps it, and refuses an older one. After a restart with another clock the peer has an older one.
+    The library keeps the record, and refuses an older one. A peer that restarts with another clock has an older one.
+    It keeps the rest for every key that ever connected.
     """
     _seen_records.get(host, OrderedDict()).pop(peer_id, None)
     host.get_peerstore().peer_record_map.pop(peer_id, None)
+    host.get_peerstore().peer_data_map.pop(peer_id, None)
 
 
 def read_record_key(key: Any) -> Any:
