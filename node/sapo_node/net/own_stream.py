@@ -97,6 +97,8 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         """
         stream = self.peers.get(peer_id)
         super()._handle_dead_peer(peer_id)
+        if not self._peer_is_connected(peer_id):
+            self.router.remove_peer(peer_id)  # the library keeps it in the mesh if we had no stream to it at the end
         if stream is not None and self.manager.is_running:
             self.manager.run_task(self._reset, stream)
 

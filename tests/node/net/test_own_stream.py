@@ -94,3 +94,22 @@ async def test_what_was_lost_with_a_stream_is_sent_on_the_next(pair: "tuple[Prob
     await node.router.pubsub.peers[ID.from_string(peer.network.peer_id)].reset()
     await node.publish(b"second")
     await until(lambda: peer.heard == [b"first", b"second"])
+
+
+async def test_a_peer_that_leaves_while_it_has_no_stream_leaves_the_mesh(
+    pair: "tuple[Probe, Probe]", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise StreamFailure("the connection is about to end")
+
+    node, peer = pair
+    identity = ID.from_string(peer.network.peer_id)
+    pubsub = node.router.pubsub
+    await until(lambda: identity in pubsub.peers)
+    monkeypatch.setattr(pubsub.host, "new_stream", fail)
+    pubsub._handle_dead_peer(identity)
+    await node.router.handle_graft(rpc_pb2.ControlGraft(topicID=node.topics[0]), identity)
+    assert identity in node.router.mesh[node.topics[0]]
+    await peer.stop()
+    await until(lambda: not node.network.peers())
+    await until(lambda: identity not in node.router.mesh[node.topics[0]], within=3)
