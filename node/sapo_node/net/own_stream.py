@@ -6,6 +6,7 @@ peer, so two nodes would stay connected without telling each other their topics 
 """
 
 import logging
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,8 @@ from libp2p.utils.varint import encode_varint_prefixed
 
 log = logging.getLogger(__name__)
 
-FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0  # seconds between two attempts to open a stream
+FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0  # seconds between two attempts to open a stream, and before it is opened again
+STEADY_SECONDS = 60.0  # after a stream of this age the delay begins at FIRST_DELAY again
 
 
 @dataclass(slots=True)
@@ -35,6 +37,8 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         super().__init__(*args, **settings)
         self._opening: dict[Any, Opening] = {}
         """By peer, while a task opens our stream to it."""
+        self._reopened: dict[Any, tuple[float, float]] = {}
+        """By connected peer: when our stream to it was last opened again, and after how many seconds."""
 
     async def _handle_new_peer_with_retry(self, peer_id: Any, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - the library's signature
         """Open our stream to a peer. After any error try again, for as long as the peer is connected.
@@ -75,9 +79,22 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._enqueue_or_retry_announce(peer_id, self.peer_queues[peer_id], rpc, announce)
 
     def _schedule_peer_stream_retry(self, peer_id: Any) -> None:
-        """Open our stream again. The library does nothing while a task that has opened one still ends."""
-        if self.manager.is_running:
-            self.manager.run_task(self._handle_new_peer_with_retry, peer_id)
+        """Open our stream again, after a pause. The library does not while a task that has opened one still ends."""
+        if self.manager.is_running and peer_id not in self._peer_stream_retries_pending:
+            self._peer_stream_retries_pending.add(peer_id)
+            self.manager.run_task(self._open_again, peer_id)
+
+    async def _open_again(self, peer_id: Any) -> None:
+        """Each pause is twice the last one: a peer that resets our streams would get the latest messages on each."""
+        now = trio.current_time()
+        last, pause = self._reopened.get(peer_id, (-math.inf, 0.0))
+        pause = min(2 * pause, LONGEST_DELAY) if now < last + STEADY_SECONDS else FIRST_DELAY
+        self._reopened[peer_id] = now, pause
+        try:
+            await trio.sleep(pause)
+        finally:
+            self._peer_stream_retries_pending.discard(peer_id)
+        await self._handle_new_peer_with_retry(peer_id)
 
     def connection_ended(self, link: Any) -> None:
         """Open our stream to a peer again if it was on a connection that has ended while the peer has another one.
@@ -98,6 +115,7 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         stream = self.peers.get(peer_id)
         super()._handle_dead_peer(peer_id)
         if not self._peer_is_connected(peer_id):
+            self._reopened.pop(peer_id, None)
             self.router.remove_peer(peer_id)  # the library keeps it in the mesh if we had no stream to it at the end
         if stream is not None and self.manager.is_running:
             self.manager.run_task(self._reset, stream)

@@ -1,12 +1,17 @@
 """Each connected peer hears on one stream of ours what we follow, whatever becomes of connections and streams."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from libp2p.host.exceptions import StreamFailure
 from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
+from libp2p.utils import encode_varint_prefixed
+from multiaddr import Multiaddr
+
+from stock_libp2p import stock_host
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Probe, Start, Until
@@ -113,3 +118,28 @@ async def test_a_peer_that_leaves_while_it_has_no_stream_leaves_the_mesh(
     await peer.stop()
     await until(lambda: not node.network.peers())
     await until(lambda: identity not in node.router.mesh[node.topics[0]], within=3)
+
+
+async def test_a_peer_that_resets_our_streams_gets_the_next_one_later_each_time(start: "Start", until: "Until") -> None:
+    node = await start(1)
+    host = stock_host(bytes([200]) * 32)
+    opened = []
+
+    async def reset(stream: Any) -> None:
+        opened.append(trio.current_time())
+        await trio.sleep(0.05)
+        await stream.reset()
+
+    host.set_stream_handler(PROTOCOL_ID_V11, reset)
+    follow = rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid=node.topics[0])])
+    async with host.run(listen_addrs=[]):
+        target = ID.from_string(node.network.peer_id)
+        await host.get_network().dial_addr(Multiaddr(node.address), target)
+        stream = await host.new_stream(target, [PROTOCOL_ID_V11])
+        await stream.write(encode_varint_prefixed(follow.SerializeToString()))
+        await until(node.network.peers)
+        for number in range(80):  # each message finds a stream that has been reset
+            await node.publish(b"%d" % number)
+            await trio.sleep(0.05)
+        await host.close()
+    assert 2 <= len(opened) <= 4  # after 0.5, 1 and 2 seconds; without a pause it gets dozens
