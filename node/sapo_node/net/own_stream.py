@@ -79,7 +79,10 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._enqueue_or_retry_announce(peer_id, self.peer_queues[peer_id], rpc, announce)
 
     def _schedule_peer_stream_retry(self, peer_id: Any) -> None:
-        """Open our stream again, after a pause. The library does not while a task that has opened one still ends."""
+        """Open our stream again, after a pause.
+
+        The library opens none while the task that opened the last one still ends.
+        """
         if self.manager.is_running and peer_id not in self._peer_stream_retries_pending:
             self._peer_stream_retries_pending.add(peer_id)
             self.manager.run_task(self._open_again, peer_id)
