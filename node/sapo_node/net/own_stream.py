@@ -103,7 +103,7 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         """Open our stream to a peer again if it was on a connection that has ended while the peer has another one.
 
         A peer that restarts is back before its old connection has ended. The library would tell it our topics only
-        after a message for it had been lost on the old stream.
+        after a message for it had been lost on the old stream. It also keeps what a peer followed to which we had none.
         """
         stream = self.peers.get(link.muxed_conn.peer_id)
         if stream is None or stream.muxed_conn is link.muxed_conn:
