@@ -14,10 +14,12 @@ import trio
 from libp2p.pubsub import pubsub
 from libp2p.utils.varint import encode_varint_prefixed
 
+from sapo_node.net.inbound import quietly
+
 log = logging.getLogger(__name__)
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0  # seconds between two attempts to open a stream, and before it is opened again
-STEADY_SECONDS = 60.0  # after a stream of this age the delay begins at FIRST_DELAY again
+STEADY_SECONDS = 60.0  # after so long without opening a stream again, the delay begins at FIRST_DELAY
 
 
 @dataclass(slots=True)
@@ -121,7 +123,7 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._reopened.pop(peer_id, None)
             self.router.remove_peer(peer_id)  # the library keeps it in the mesh if we had no stream to it at the end
         if stream is not None and self.manager.is_running:
-            self.manager.run_task(self._reset, stream)
+            self.manager.run_task(quietly, stream.reset)
 
     async def write_msg(self, stream: Any, rpc_msg: Any) -> bool:
         """Write an RPC. False if that failed, which gives the stream up.
@@ -136,12 +138,6 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
                 self._handle_dead_peer(stream.muxed_conn.peer_id)
             return False
         return True
-
-    async def _reset(self, stream: Any) -> None:
-        try:
-            await stream.reset()
-        except Exception as error:  # noqa: BLE001 - the stream is no longer needed
-            log.debug("resetting a stream failed: %r", error)
 
     def _forget_all_subscriptions(self, peer_id: Any) -> None:
         """Keep them while the peer is connected: it sent them once, on its own stream, which goes on when ours ends.

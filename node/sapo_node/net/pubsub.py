@@ -23,6 +23,7 @@ from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.gossip_score import Offence
+from sapo_node.net.inbound import quietly
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.outbound import OutboundQueues
@@ -111,7 +112,7 @@ class HardenedPubsub(OneStreamPubsub):
     async def stream_handler(self, stream: Any) -> None:
         peer_id = stream.muxed_conn.peer_id
         if self._streams[peer_id] >= self._defences.gossip_streams or not self._gossip.admit(str(peer_id)):
-            await self._reset(stream)
+            await quietly(stream.reset)
             return
         self._streams[peer_id] += 1
         try:
@@ -262,7 +263,7 @@ class HardenedPubsub(OneStreamPubsub):
 
     async def _give_up(self, stream: Any, cause: str) -> None:
         await self._expel(stream.muxed_conn.peer_id, cause)
-        await self._reset(stream)
+        await quietly(stream.reset)
         self._handle_dead_peer(stream.muxed_conn.peer_id)
 
 

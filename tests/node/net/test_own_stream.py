@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from tests.node.net.conftest import Probe, Start, Until
 
 
+async def replaced(pubsub: Any, identity: ID, until: "Until") -> tuple[Any, Any]:
+    """Our stream to a peer, which is given up here, and the next one."""
+    old = pubsub.peers[identity]
+    pubsub._handle_dead_peer(identity)
+    await until(lambda: pubsub.peers.get(identity) not in (None, old))
+    return old, pubsub.peers[identity]
+
+
 async def test_a_stream_that_could_not_be_opened_is_opened_again(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,11 +78,7 @@ async def test_a_topic_that_is_left_while_the_stream_is_opened_is_told(
 
 async def test_a_stream_that_is_given_up_is_ended_for_the_peer(pair: "tuple[Probe, Probe]", until: "Until") -> None:
     node, peer = pair
-    identity = ID.from_string(peer.network.peer_id)
-    pubsub = node.router.pubsub
-    given_up = pubsub.peers[identity]
-    pubsub._handle_dead_peer(identity)
-    await until(lambda: pubsub.peers.get(identity) not in (None, given_up))
+    await replaced(node.router.pubsub, ID.from_string(peer.network.peer_id), until)
     await until(lambda: list(peer.router.pubsub._streams.values()) == [1])
 
 
@@ -82,10 +86,7 @@ async def test_a_failed_write_to_an_old_stream_leaves_the_new_one(pair: "tuple[P
     node, peer = pair
     identity = ID.from_string(peer.network.peer_id)
     pubsub = node.router.pubsub
-    old = pubsub.peers[identity]
-    pubsub._handle_dead_peer(identity)
-    await until(lambda: pubsub.peers.get(identity) not in (None, old))
-    new = pubsub.peers[identity]
+    old, new = await replaced(pubsub, identity, until)
     await old.reset()
     assert not await pubsub.write_msg(old, rpc_pb2.RPC())
     assert pubsub.peers[identity] is new
