@@ -18,8 +18,8 @@ from sapo_node.net.inbound import quietly
 
 log = logging.getLogger(__name__)
 
-FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0  # seconds between two attempts to open a stream, and before it is opened again
-STEADY_SECONDS = 60.0  # after so long without opening a stream again, the delay begins at FIRST_DELAY
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds between two attempts to open our stream to a peer
+STEADY_SECONDS = 60.0  # after so long without an attempt, the pause is FIRST_PAUSE again
 
 
 @dataclass(slots=True)
@@ -39,34 +39,77 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         super().__init__(*args, **settings)
         self._opening: dict[Any, Opening] = {}
         """By peer, while a task opens our stream to it."""
-        self._reopened: dict[Any, tuple[float, float]] = {}
-        """By connected peer: when our stream to it was last opened again, and after how many seconds."""
+        self._attempts: dict[Any, tuple[float, float]] = {}
+        """By connected peer: when the last attempt began, and how many seconds the next one comes later."""
 
     async def _handle_new_peer_with_retry(self, peer_id: Any, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - the library's signature
-        """Open our stream to a peer. After any error try again, for as long as the peer is connected.
+        """Open our stream to a peer that has just connected, at once."""
+        if peer_id in self._opening:
+            self._opening[peer_id].connected.set()
+            return
+        self._opening[peer_id] = Opening()
+        await self._open(peer_id, 0.0)
+
+    def _schedule_peer_stream_retry(self, peer_id: Any) -> None:
+        """Open our stream to a peer again, after a pause.
+
+        The connection may be ending, too. And the peer gets the latest messages on each stream.
+        """
+        if not self.manager.is_running or peer_id in self._opening:
+            return
+        self._opening[peer_id] = Opening()
+        begun, pause = self._attempts.get(peer_id, (-math.inf, 0.0))
+        self.manager.run_task(self._open, peer_id, max(FIRST_PAUSE, begun + pause - trio.current_time()))
+
+    async def _open(self, peer_id: Any, pause: float) -> None:
+        """Open our stream to a peer after `pause` seconds. After any error try again, while the peer is connected.
 
         The library opens a stream for each of two connections that come at once, and nothing ends the first of them. It
         gives up after most errors, also after that of a stream on a connection that ends while the peer has another.
         """
-        if peer_id in self._opening:
-            self._opening[peer_id].connected.set()
-            return
-        delay = FIRST_DELAY
         try:
-            while peer_id not in self.peers and self._peer_is_connected(peer_id):
+            while peer_id not in self.peers:
+                with trio.move_on_after(pause):
+                    await self._opening[peer_id].connected.wait()
+                if not self._peer_is_connected(peer_id):
+                    return
                 self._opening[peer_id] = opening = Opening()
+                pause = self._next_pause(peer_id)
                 try:
                     await self._handle_new_peer(peer_id)
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; none of them is final
                     log.debug("no stream to %s: %r", peer_id, error)
                 if peer_id in self.peers:
                     self._tell(peer_id, opening.changed)
-                else:
-                    with trio.move_on_after(delay):
-                        await opening.connected.wait()
-                    delay = min(2 * delay, LONGEST_DELAY)
         finally:
             self._opening.pop(peer_id, None)
+
+    def _next_pause(self, peer_id: Any) -> float:
+        """An attempt begins: the seconds to the next one. They double, because a peer may reset each of our streams."""
+        now = trio.current_time()
+        begun, pause = self._attempts.get(peer_id, (-math.inf, 0.0))
+        pause = min(2 * pause, LONGEST_PAUSE) if now < begun + STEADY_SECONDS else FIRST_PAUSE
+        self._attempts[peer_id] = now, pause
+        return pause
+
+    async def handle_sending_messages(self, peer_id: Any, stream: Any, queue: Any) -> None:
+        """Write what the peer gets until our stream ends. The library would notice its end only at the next message."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, peer_id, stream)
+            await super().handle_sending_messages(peer_id, stream, queue)
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self, peer_id: Any, stream: Any) -> None:
+        """Give up our stream when it ends. The peer writes nothing on it, so a read returns only then.
+
+        A peer resets it, for one, while it still reads too many older ones of ours.
+        """
+        try:
+            await stream.read(1)
+        except Exception as error:  # noqa: BLE001 - the stream has ended, whatever the error
+            log.debug("our stream to %s has ended: %r", peer_id, error)
+        if self.peers.get(peer_id) is stream:
+            self._handle_dead_peer(peer_id)
 
     async def message_all_peers(self, raw_msg: bytes, announce: Any = None) -> None:
         """Tell all peers that we follow or leave a topic, later also those whose stream has our topics of before."""
@@ -79,27 +122,6 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         for topic in topics:
             rpc, announce = self._build_announce_rpc(topic, subscribe=topic in self.topic_ids)
             self._enqueue_or_retry_announce(peer_id, self.peer_queues[peer_id], rpc, announce)
-
-    def _schedule_peer_stream_retry(self, peer_id: Any) -> None:
-        """Open our stream again, after a pause.
-
-        The library opens none while the task that opened the last one still ends.
-        """
-        if self.manager.is_running and peer_id not in self._peer_stream_retries_pending:
-            self._peer_stream_retries_pending.add(peer_id)
-            self.manager.run_task(self._open_again, peer_id)
-
-    async def _open_again(self, peer_id: Any) -> None:
-        """Each pause is twice the last one: a peer that resets our streams would get the latest messages on each."""
-        now = trio.current_time()
-        last, pause = self._reopened.get(peer_id, (-math.inf, 0.0))
-        pause = min(2 * pause, LONGEST_DELAY) if now < last + STEADY_SECONDS else FIRST_DELAY
-        self._reopened[peer_id] = now, pause
-        try:
-            await trio.sleep(pause)
-        finally:
-            self._peer_stream_retries_pending.discard(peer_id)
-        await self._handle_new_peer_with_retry(peer_id)
 
     def connection_ended(self, link: Any) -> None:
         """Open our stream to a peer again if it was on a connection that has ended while the peer has another one.
@@ -120,7 +142,7 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         stream = self.peers.get(peer_id)
         super()._handle_dead_peer(peer_id)
         if not self._peer_is_connected(peer_id):
-            self._reopened.pop(peer_id, None)
+            self._attempts.pop(peer_id, None)
             self.router.remove_peer(peer_id)  # the library keeps it in the mesh if we had no stream to it at the end
         if stream is not None and self.manager.is_running:
             self.manager.run_task(quietly, stream.reset)

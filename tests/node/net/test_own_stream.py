@@ -121,6 +121,28 @@ async def test_a_peer_that_leaves_while_it_has_no_stream_leaves_the_mesh(
     await until(lambda: identity not in node.router.mesh[node.topics[0]], within=3)
 
 
+async def test_a_stream_that_a_peer_resets_is_opened_again_before_the_next_message(
+    start: "Start", until: "Until"
+) -> None:
+    node = await start(1)
+    host = stock_host(bytes([200]) * 32)
+    opened: list[Any] = []
+
+    async def reset_the_first(stream: Any) -> None:
+        opened.append(stream)
+        if len(opened) == 1:
+            await stream.read(1)  # the node has told its topics
+            await stream.reset()
+        else:
+            await trio.sleep_forever()
+
+    host.set_stream_handler(PROTOCOL_ID_V11, reset_the_first)
+    async with host.run(listen_addrs=[]):
+        await host.get_network().dial_addr(Multiaddr(node.address), ID.from_string(node.network.peer_id))
+        await until(lambda: len(opened) == 2, within=3)
+        await host.close()
+
+
 async def test_a_peer_that_resets_our_streams_gets_the_next_one_later_each_time(start: "Start", until: "Until") -> None:
     node = await start(1)
     host = stock_host(bytes([200]) * 32)
