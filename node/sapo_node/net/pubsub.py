@@ -8,7 +8,7 @@ forwards it. If an RPC cannot be parsed or exceeds a limit, its sender loses the
 import logging
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from sapo_node.net.router import ScoredGossipSub
 from sapo_node.net.rpc_limits import SUBSCRIPTIONS, excess_of, sanitise
 from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_id
 from sapo_node.net.strict_signing import is_strictly_signed, may_be_taken_elsewhere
+from sapo_node.net.subscriptions import Subscriptions
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,7 @@ class HardenedPubsub(OneStreamPubsub):
         self._gossip = gossip
         self._defences = gossip.defences
         self._streams: Counter[Any] = Counter()
+        self._subscriptions = Subscriptions(gossip.seen_caches)
         self._parts = LinkBudget(rate=PARTS_PER_SECOND, burst=PARTS_AT_ONCE)
         self.peer_queues: Any = OutboundQueues(self._disconnect_slow)
 
@@ -123,21 +125,20 @@ class HardenedPubsub(OneStreamPubsub):
             self._streams[peer_id] -= 1
             if not self._streams[peer_id]:
                 del self._streams[peer_id]
+            self._subscriptions.end(peer_id, stream)
+            if self._peer_is_connected(peer_id):
+                self._follow(peer_id)
 
     async def continuously_read_stream(self, stream: Any) -> None:
         """Read and process one RPC after the other, so that a peer that floods waits for its own messages."""
         peer_id = stream.muxed_conn.peer_id
-        is_first = True
         try:
             while self.manager.is_running:
                 raw = await _next_frame(stream, self.max_inbound_rpc_size, self._defences.frame_seconds)
                 rpc = rpc_pb2.RPC()
                 rpc.ParseFromString(raw)
                 rpc.DiscardUnknownFields()  # no signature covers them, and they would be forwarded with a message
-                if is_first and rpc.subscriptions:
-                    self._forget_unnamed(peer_id, rpc)
-                is_first = False
-                await self._process(peer_id, rpc)
+                await self._process(peer_id, stream, rpc)
         except MessageTooLarge:
             await self._give_up(stream, "RPC too large")
         except trio.TooSlowError:
@@ -148,7 +149,7 @@ class HardenedPubsub(OneStreamPubsub):
         except (IOException, RawConnError):
             return  # the stream or its connection ended
 
-    async def _process(self, peer_id: Any, rpc: Any) -> None:
+    async def _process(self, peer_id: Any, stream: Any, rpc: Any) -> None:
         if not self._gossip.admit(str(peer_id)):
             await self.host.disconnect(peer_id)
             return
@@ -168,8 +169,10 @@ class HardenedPubsub(OneStreamPubsub):
                 await self.push_msg(peer_id, message)
         if not self._peer_is_connected(peer_id):
             return  # it left while a message waited for its verdict, and nothing would forget the rest again
-        for subscription in rpc.subscriptions:
-            self.handle_subscription(peer_id, subscription)
+        if rpc.subscriptions:
+            self._subscriptions.hear(peer_id, stream, rpc.subscriptions)
+            self._follow(peer_id)
+            self._note_foreign(peer_id, rpc.subscriptions)
         if rpc.HasField("control"):
             if self._defences.no_peer_exchange:
                 sanitise(rpc.control, self.topic_ids)
@@ -232,24 +235,23 @@ class HardenedPubsub(OneStreamPubsub):
     def notify_subscriptions(self, publish_message: Any) -> None:
         """Does nothing: messages reach the node through `handle`, not through the library's subscription."""
 
-    def handle_subscription(self, origin_id: Any, sub_message: Any) -> None:
-        super().handle_subscription(origin_id, sub_message)
-        if not sub_message.subscribe:
+    def _follow(self, peer_id: Any) -> None:
+        """The peer follows what its open streams say, and nothing else. It keeps what it follows if it has none."""
+        topics = self._subscriptions.of(peer_id)
+        if topics is None:
             return
-        if sub_message.topicid in self._gossip.seen_caches:
-            self._gossip.joined(str(origin_id))
-        elif swarm := SWARM_TOPIC.match(sub_message.topicid):
-            self._gossip.foreign(str(origin_id), swarm.group(1))
-
-    def _forget_unnamed(self, peer_id: Any, rpc: Any) -> None:
-        """Forget what the first RPC on a stream of a peer does not name: it names all that the peer follows.
-
-        A peer that left a topic while its stream ended, or in a restart, tells nobody that it did.
-        """
-        named = {each.topicid for each in rpc.subscriptions}
-        for topic in [topic for topic, peers in self.peer_topics.items() if peer_id in peers and topic not in named]:
+        for topic in [topic for topic, peers in self.peer_topics.items() if peer_id in peers and topic not in topics]:
             self._forget_subscription(peer_id, topic)
             self.router.mesh.get(topic, set()).discard(peer_id)
+        for topic in topics:
+            self.handle_subscription(peer_id, rpc_pb2.RPC.SubOpts(subscribe=True, topicid=topic))
+            self._gossip.joined(str(peer_id))
+
+    def _note_foreign(self, peer_id: Any, subscriptions: Iterable[Any]) -> None:
+        for each in subscriptions:
+            swarm = SWARM_TOPIC.match(each.topicid)
+            if each.subscribe and swarm and each.topicid not in self._gossip.seen_caches:
+                self._gossip.foreign(str(peer_id), swarm.group(1))
 
     def _disconnect_slow(self, peer_id: Any) -> None:
         log.info("disconnecting %s: it reads too slowly, and the queues are full", peer_id)

@@ -1,13 +1,19 @@
 """Nodes that follow a part of the shards: what they hear, and how they find each other. Real libp2p on loopback."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
+from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.utils import encode_varint_prefixed
+from multiaddr import Multiaddr
 
 from acquainted import answering, asking
 from sapo_node.net.interface import ServiceRestarted
 from sapo_protocol import load_manifest
+from stock_libp2p import stock_host
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Probe, Start, Until
@@ -121,3 +127,37 @@ async def test_what_a_peer_left_while_its_connection_ended_is_forgotten(start: "
     await old.stop()
     await until(lambda: back.sees(node))
     await until(lambda: node.follows(back) == {0})
+
+
+async def say(stream: Any, node: "Probe", *shards: int) -> None:
+    """Tell the node on a stream that we follow some of its shards."""
+    named = [rpc_pb2.RPC.SubOpts(subscribe=True, topicid=node.topics[shard]) for shard in shards]
+    await stream.write(encode_varint_prefixed(rpc_pb2.RPC(subscriptions=named).SerializeToString()))
+
+
+async def test_what_a_peer_said_on_the_stream_that_began_last_counts_until_that_stream_ends(
+    start: "Start", until: "Until"
+) -> None:
+    node = await start(1, shards=SHARDS)
+    host = stock_host(bytes([200]) * 32)
+    peer = ID.from_pubkey(host.get_public_key())
+    target = ID.from_string(node.network.peer_id)
+
+    def followed() -> set[int]:
+        return {shard for shard in range(SHARDS) if peer in node.router.pubsub.peer_topics.get(node.topics[shard], ())}
+
+    async with host.run(listen_addrs=[]):
+        await host.get_network().dial_addr(Multiaddr(node.address), target)
+        old = await host.new_stream(target, [PROTOCOL_ID_V11])
+        await say(old, node, 0)
+        await until(lambda: followed() == {0})
+        new = await host.new_stream(target, [PROTOCOL_ID_V11])
+        await say(new, node, 1)
+        await until(lambda: followed() == {1})
+        await say(old, node, 2)
+        await say(new, node, 3)
+        await until(lambda: 3 in followed())
+        assert followed() == {1, 3}
+        await new.reset()
+        await until(lambda: followed() == {0, 2})
+        await host.close()
