@@ -11,6 +11,7 @@ from sapo_protocol.keys import public_key_of
 
 HOST_PROTOCOLS = frozenset({"ip4", "ip6", "dns", "dns4", "dns6"})
 IPV4 = 4
+_CHARACTERS = 512  # of an address; a name has at most 253 (RFC 1035) and a peer id 52
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound here
 _INTERNET = 2
 """What `_reach` says of an address of the Internet."""
@@ -26,6 +27,8 @@ class AddressError(LocalError):
 
 def parts_of(text: str) -> dict[str, str]:
     """The components of `/<host>/.../tcp/<port>[/p2p/<peer id>]`. Raises ValueError for any other shape."""
+    if len(text) > _CHARACTERS:  # the library's time to decode a peer id grows with the square of its length
+        raise ValueError(f"it has {len(text)} characters, and an address at most {_CHARACTERS}")
     try:
         address = Multiaddr(text)
         names = [protocol.name for protocol in address.protocols()]
@@ -57,7 +60,7 @@ def parse_dial(text: str) -> tuple[str, str]:
         if peer_id:
             public_key_of(peer_id)
     except (ValueError, LocalError) as error:
-        raise AddressError(f"{text!r} cannot be dialled ({error}): {shape}") from error
+        raise AddressError(f"{_quoted(text)} cannot be dialled ({error}): {shape}") from error
     if not peer_id:
         raise AddressError(f"{text!r} does not name the peer id: {shape}")
     return peer_id, text.rpartition("/p2p/")[0]
@@ -86,8 +89,12 @@ def _place(text: str, option: str, shape: str) -> str:
     try:
         parts = parts_of(text)
     except ValueError as error:
-        raise AddressError(f"{option} {text!r} is not a usable address ({error}): write one {shape}") from error
+        raise AddressError(f"{option} {_quoted(text)} is not a usable address ({error}): write one {shape}") from error
     return text.rpartition("/p2p/")[0] if "p2p" in parts else text
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _CHARACTERS else f"{text[:80]}...")
 
 
 def is_dialable(text: str) -> bool:

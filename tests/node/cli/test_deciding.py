@@ -70,6 +70,17 @@ def test_a_ban_and_its_end(machine):
     assert machine.state(PEER) is None, "nothing else is known of it"
 
 
+@pytest.mark.parametrize(("again", "why"), [((), "spam"), (("--why", ""), ""), (("--why", "lies"), "lies")])
+def test_a_ban_that_is_said_again_keeps_its_words_unless_it_has_new_ones(machine, again, why):
+    machine.does("ban", PEER, "--why", "spam")
+    assert machine.does("ban", PEER, *again)["why"] == why
+
+
+def test_a_ban_does_not_take_the_words_of_a_trust(machine):
+    machine.does("trust", PEER, "--why", "our node in Lyon")
+    assert machine.does("ban", PEER)["why"] == ""
+
+
 def test_a_ban_of_an_id_with_a_line_end_behind_it_is_refused_and_bans_nobody_else(machine):
     assert "sapo-node peers" in machine.fails("ban", PEER + "\r")
     assert machine.state(PEER) is None

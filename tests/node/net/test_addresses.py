@@ -30,6 +30,13 @@ def test_an_address_that_cannot_be_dialled_is_not_kept(text: str) -> None:
     assert not addresses.is_dialable(text)
 
 
+def test_a_long_address_is_refused_in_a_short_line_before_it_is_decoded() -> None:
+    text = "/ip4/192.0.2.1/tcp/4001/p2p/12D3KooW" + "a" * 1_000_000  # decoding it takes minutes
+    with pytest.raises(addresses.AddressError, match="1000036 characters, and an address at most 512") as refused:
+        addresses.parse_dial(text)
+    assert len(str(refused.value)) < 300
+
+
 def test_a_wildcard_becomes_the_addresses_of_this_machine() -> None:
     found = listening.expand(["/ip4/0.0.0.0/tcp/4001"])
     assert found[-1] == "/ip4/127.0.0.1/tcp/4001"

@@ -15,12 +15,16 @@ from sapo_node.storage.database import Database
 from sapo_node.storage.umask import for_owner_alone
 from sapo_node.trust.accounts import account_of, has_equivocated
 from sapo_node.trust.constants import PeerState
-from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide, decision_of, pardon, take_back
+from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide, decided_by, decision_of, pardon, take_back
 from sapo_node.trust.peer_list import MAX_WHY
 from sapo_protocol import LocalError, load_manifest, public_key_of
 from sapo_protocol.printable import printable
 
-_WHY = click.option("--why", default="", metavar="TEXT", help="Your own words, which `sapo-node peers` shows.")
+_WHY = click.option(
+    "--why",
+    metavar="TEXT",
+    help="Your own words, which `sapo-node peers` shows.  [default: those of the same decision before]",
+)
 
 
 @contextmanager
@@ -36,7 +40,7 @@ def writable_database(config: Config) -> Iterator[tuple[Database, str]]:
 @configured
 @_WHY
 @as_json
-def trust(config: Config, *, peer: str, why: str, json_output: bool) -> None:
+def trust(config: Config, *, peer: str, why: str | None, json_output: bool) -> None:
     """Make PEER a friend, until `untrust`. A friend is healthy, whatever it earns.
 
     A running node follows within a second, and the decision holds over restarts. The beginning or the end of a known
@@ -52,7 +56,7 @@ def trust(config: Config, *, peer: str, why: str, json_output: bool) -> None:
         other = decision_of(database, named, besides=COMMAND)
         if other and other.state is PeerState.BANNED:
             raise LocalError(f"{named} is banned {_by(other)}")
-        decide(database, Decision(named, PeerState.HEALTHY, COMMAND, time.time(), _words(why)))
+        _decide(database, named, PeerState.HEALTHY, why)
         _report(database, config, named, json_output=json_output)
 
 
@@ -77,7 +81,7 @@ def untrust(config: Config, *, peer: str, json_output: bool) -> None:
 @configured
 @_WHY
 @as_json
-def ban(config: Config, *, peer: str, why: str, json_output: bool) -> None:
+def ban(config: Config, *, peer: str, why: str | None, json_output: bool) -> None:
     """Take nothing from PEER, whatever it earned, until `unban`.
 
     A running node ends its connection with PEER within a second, and drops what waits of it. The decision holds over
@@ -85,7 +89,7 @@ def ban(config: Config, *, peer: str, why: str, json_output: bool) -> None:
     """
     with writable_database(config) as (database, own):
         named = _named(database, peer, own)
-        decide(database, Decision(named, PeerState.BANNED, COMMAND, time.time(), _words(why)))
+        _decide(database, named, PeerState.BANNED, why)
         _report(database, config, named, json_output=json_output)
 
 
@@ -136,11 +140,12 @@ def _by(decision: Decision) -> str:
     return f"by the list of {decision.source}: take it out there, and import the list again"
 
 
-def _words(why: str) -> str:
-    words = printable(why)
+def _decide(database: Database, peer: str, state: PeerState, why: str | None) -> None:
+    earlier = next((each for each in decided_by(database, COMMAND) if (each.peer, each.state) == (peer, state)), None)
+    words = printable(why) if why is not None else earlier.why if earlier else ""
     if len(words) > MAX_WHY:
         raise LocalError(f"--why has {len(words)} characters; give at most {MAX_WHY}")
-    return words
+    decide(database, Decision(peer, state, COMMAND, time.time(), words))
 
 
 def _report(database: Database, config: Config, peer: str, *, json_output: bool) -> None:
