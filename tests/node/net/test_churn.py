@@ -1,0 +1,138 @@
+"""Nodes whose connections, services and topics come and go at random know each other in the end, and hear each other.
+
+Each sequence is drawn from a seed. What the machine makes of it differs from run to run.
+"""
+
+import random
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from tests.node.net.conftest import Probe, wait_until
+
+from sapo_node.net.interface import NotRunningError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SHARDS = 3
+PAUSES = (0.0, 0.0, 0.02, 0.1, 0.3, 1.0)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Crowd:
+    """Two to five nodes that have each other as bootstrap peers."""
+
+    def __init__(self, seed: int, nursery: trio.Nursery) -> None:
+        self.draw = random.Random(seed)
+        self.count = self.draw.choice([2, 3, 3, 4, 5])
+        self._nursery = nursery
+        self._ports = [free_port() for _ in range(self.count)]
+        self._peers = [Probe(number + 1).network.peer_id for number in range(self.count)]
+        self.nodes: list[Probe] = []
+        self.follow = [set(range(SHARDS)) for _ in range(self.count)]
+        self.is_talking = True
+        self._busy = [trio.Lock() for _ in range(self.count)]
+        self._services_to_fail = [2] * self.count  # after a third in a minute the network gives up
+
+    async def begin(self) -> None:
+        for number in range(self.count):
+            self.nodes.append(await self._start(number))
+
+    async def _start(self, number: int) -> Probe:
+        where = [f"/ip4/127.0.0.1/tcp/{port}" for port in self._ports]
+        others = [f"{where[each]}/p2p/{self._peers[each]}" for each in range(self.count) if each != number]
+        node = Probe(number + 1, shards=SHARDS, listen=where[number], bootstrap=tuple(others))
+        await self._nursery.start(node.run)
+        await node.follow(*self.follow[number])
+        return node
+
+    async def restart(self, number: int) -> None:
+        await self.nodes[number].stop()
+        await trio.sleep(self.draw.choice(PAUSES))
+        self.nodes[number] = await self._start(number)
+
+    async def move(self, number: int) -> None:
+        """The node begins at another port before it has ended at the first."""
+        self._ports[number] = free_port()
+        old, self.nodes[number] = self.nodes[number], await self._start(number)
+        await trio.sleep(self.draw.choice(PAUSES))
+        await old.stop()
+
+    async def change_topics(self, number: int) -> None:
+        self.follow[number] = set(self.draw.sample(range(SHARDS), self.draw.randint(1, SHARDS)))
+        await self.nodes[number].follow(*self.follow[number])
+
+    async def disconnect(self, number: int) -> None:
+        await self.nodes[number].network.disconnect(self.draw.choice(self._peers))
+
+    async def cut(self, number: int) -> None:
+        """End a connection of the node below everything that could say goodbye."""
+        service = self.nodes[number].network._service
+        for each in list(service._tcp.opened)[:1] if service else ():
+            with suppress(OSError):  # it has ended already
+                each.stream.socket.shutdown(socket.SHUT_RDWR)
+
+    async def fail(self, number: int) -> None:
+        """An exception out of the library, after which the network starts again."""
+        if self._services_to_fail[number] and self.nodes[number].network._service:
+            self._services_to_fail[number] -= 1
+            self.nodes[number].router.mcache.history = None
+
+    async def suffer(self, what: "Callable[[int], Awaitable[None]]", number: int) -> None:
+        async with self._busy[number]:
+            await what(number)
+
+    async def chatter(self) -> None:
+        while self.is_talking:
+            number = self.draw.randrange(self.count)
+            async with self._busy[number]:
+                with suppress(NotRunningError):  # its service fails meanwhile
+                    await self.nodes[number].publish(self.draw.randbytes(2_000), shard=self.draw.randrange(SHARDS))
+            await trio.sleep(self.draw.choice(PAUSES[2:4]))
+
+    def pairs(self) -> list[tuple[int, int]]:
+        return [(one, other) for one in range(self.count) for other in range(self.count) if one != other]
+
+    def is_settled(self) -> bool:
+        """No service has yet to fail, and each node knows what each other one follows."""
+        whole = all(node.network._service and node.router.mcache.history for node in self.nodes)
+        return whole and all(
+            self.nodes[one].follows(self.nodes[other]) == self.follow[other] for one, other in self.pairs()
+        )
+
+
+@asynccontextmanager
+async def crowd_of(seed: int) -> AsyncIterator[Crowd]:
+    async with trio.open_nursery() as nursery:
+        crowd = Crowd(seed, nursery)
+        await crowd.begin()
+        yield crowd
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 60))])
+async def test_after_any_losses_nodes_know_what_each_follows_and_hear_each_other(seed: int) -> None:
+    async with crowd_of(seed) as crowd:
+        losses = [crowd.restart, crowd.move, crowd.change_topics, crowd.disconnect, crowd.cut, crowd.fail]
+        async with trio.open_nursery() as events:
+            events.start_soon(crowd.chatter)
+            for _ in range(crowd.draw.randint(3, 13)):
+                events.start_soon(crowd.suffer, crowd.draw.choice(losses), crowd.draw.randrange(crowd.count))
+                await trio.sleep(crowd.draw.choice(PAUSES))
+            crowd.is_talking = False
+        await wait_until(crowd.is_settled, within=40)
+        said = {number: b"from %d" % number for number in range(crowd.count)}
+        shard = {number: min(follow) for number, follow in enumerate(crowd.follow)}
+        for number, node in enumerate(crowd.nodes):
+            await node.publish(said[number], shard=shard[number])
+        hears = [(one, other) for one, other in crowd.pairs() if shard[other] in crowd.follow[one]]
+        await wait_until(lambda: all(said[other] in crowd.nodes[one].heard for one, other in hears))
