@@ -102,7 +102,8 @@ def _tie_down(host: Any, *, dials: bool) -> None:
     if not dials:
         swarm.dial_peer = partial(_dial_nobody, swarm)
     swarm.close_peer = partial(_close_peer, swarm)
-    swarm.auto_connector.start = _do_nothing
+    swarm.auto_connector.start = swarm.auto_connector.maybe_connect = _do_nothing
+    swarm.auto_connector.record_disconnect = _forget  # the library keeps each key that ever left
     for notifee in [found for found in swarm.notifees if isinstance(found, _IdentifyNotifee)]:
         swarm.remove_notifee(notifee)
     host.remove_stream_handler(ID_PUSH)
@@ -129,3 +130,6 @@ async def _close_peer(swarm: Any, peer_id: Any) -> None:
 
 
 async def _do_nothing() -> None: ...
+
+
+def _forget(_peer_id: Any) -> None: ...

@@ -346,8 +346,10 @@ async def test_our_node_does_not_hear_a_banned_peer_that_reconnects(
 async def test_nothing_is_kept_of_a_peer_that_left(pair: "tuple[Probe, Probe]", until: "Until") -> None:
     node, peer = pair
     identity = ID.from_string(peer.network.peer_id)
-    kept = node.router.pubsub.host.get_peerstore().peer_data_map
+    host = node.router.pubsub.host
+    kept = host.get_peerstore().peer_data_map
     assert identity in kept
     await peer.stop()
     await until(lambda: not node.network.peers())
     assert identity not in kept
+    assert identity not in host.get_network().auto_connector._recent_disconnects
