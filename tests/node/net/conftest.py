@@ -1,6 +1,7 @@
 """Real nodes on loopback that note what they see, and an attacker who speaks raw libp2p to them."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -43,6 +44,12 @@ def topic_of(network_id: str, shard: int = 0) -> str:
 
 
 TOPIC = topic_of(SWARM)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 Until = Callable[..., Awaitable[None]]

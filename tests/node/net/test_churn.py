@@ -10,19 +10,13 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
-from tests.node.net.conftest import Probe, wait_until
+from tests.node.net.conftest import Probe, free_port, wait_until
 
 from sapo_node.net.interface import NotRunningError
 
 SHARDS = 3
 SIZES = (10, 2_000, 100_000)  # bytes of a message
 PAUSES = (0.0, 0.0, 0.02, 0.1, 0.3, 1.0)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Crowd:
@@ -47,15 +41,12 @@ class Crowd:
                 starting.start_soon(self._begin, number)
 
     async def _begin(self, number: int) -> None:
-        self.nodes[number] = await self._start(number)
-
-    async def _start(self, number: int) -> Probe:
         where = [f"/ip4/127.0.0.1/tcp/{port}" for port in self._ports]
         others = [f"{where[each]}/p2p/{self._peers[each]}" for each in range(self.count) if each != number]
         node = Probe(number + 1, shards=SHARDS, listen=where[number], bootstrap=tuple(others))
         await self._nursery.start(node.run)
         await node.follow(*self.follow[number])
-        return node
+        self.nodes[number] = node
 
     async def restart(self, number: int) -> None:
         async with self._busy[number]:

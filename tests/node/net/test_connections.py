@@ -1,11 +1,11 @@
 """Finding, losing and finding again: bootstrap, reconnection, other swarms, restart and stop."""
 
-import socket
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from tests.node.net.conftest import free_port
 
 from sapo_node.net import addresses
 from sapo_node.net.addresses import AddressError
@@ -22,12 +22,6 @@ from sapo_node.net.service import Service
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Spawn, Start, Until
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_addresses_are_complete_and_dialable(start: "Start", until: "Until") -> None:
