@@ -13,14 +13,15 @@ FAULTS ?= 200
 # Tests start hundreds of processes. Without files of bytecode, each of them compiles all our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test collect browser attacks slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
+.PHONY: help install run test collect browser attacks slow walk nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
 	@echo "make test    lint, types, import rules and all quick tests"
 	@echo "make slow    tests that take long or need multicast"
+	@echo "make walk    types the commands of the pages for newcomers in a terminal, for as long as a person would"
 	@echo "make attacks every attack in small"
-	@echo "make nightly these two, MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
+	@echo "make nightly these three, MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
 	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
 	@echo "make docs    build/site/html: all pages as a site, with a reference written from the code; warnings are errors"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
@@ -87,8 +88,13 @@ slow: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load,cluster,tensorboard]'
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
+# What each terminal printed is in build/walk/ afterwards.
+walk: $(STAMP)
+	@PYTHON=$(PYTHON) scripts/system-packages tmux
+	$(BIN)/python -m pytest -m walk -s -v tests/walk
+
 nightly: $(STAMP)
-	$(MAKE) slow attacks
+	$(MAKE) slow attacks walk
 	MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -s --timeout 1800 tests/spec/test_both_readers.py
 	$(MAKE) faults
 	$(MAKE) fuzz FUZZ_SECONDS=1800

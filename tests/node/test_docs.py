@@ -1,5 +1,6 @@
 """Every command that a page prints is one that the command line takes."""
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+import walked
 from sapo_adversary.cli.main import cli as adversary
 from sapo_node.cli.main import cli as node
 from sapo_node.groups.advantage import advantages
@@ -32,6 +34,13 @@ def test_a_printed_command_is_one_that_is_taken(page, line, tmp_path, monkeypatc
     command = group.get_command(click.Context(group), arguments[0])
     assert command is not None, f"{page}: there is no {arguments[0]}"
     command.make_context(arguments[0], arguments[1:])  # raises for an option or a value that is not taken
+
+
+@pytest.mark.parametrize("page", walked.PAGES)
+def test_the_walk_types_each_command_of_its_pages_or_says_why_not(page):
+    walk = ast.walk(ast.parse((ROOT / "tests/walk/test_walk.py").read_text()))
+    lines = {each.value for each in walk if isinstance(each, ast.Constant)}
+    assert walked.printed(page).keys() <= lines | walked.NOT_TYPED.keys()
 
 
 def test_the_advantages_on_the_page_are_those_of_the_code():
