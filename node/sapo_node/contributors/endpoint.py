@@ -1,34 +1,53 @@
 """Gets answers from a server with OpenAI's chat completions API over HTTP: a hosted model, vLLM, llama.cpp, Ollama.
 
 One request asks for all completions of a prompt. If the server returns fewer, more requests ask for one completion
-each. If a request fails, the completions that the others brought are kept until the same prompts are asked again: they
-may have cost money. The client follows no redirect. Each answer has at most REQUEST_SECONDS and MAX_REPLY_BYTES.
+each. The client follows no redirect. Each answer has at most REQUEST_SECONDS and MAX_REPLY_BYTES.
+
+Requests may cost money. So:
+- Until the server has answered, and after each failure, one request is sent alone before the others.
+- If the server refuses the request, each `Change` of its form is tried once. What works is kept, and logged.
+- If the server never answered and refuses all forms, the key or the address, the node stops with LocalError.
+- If a request fails, the completions that the others brought are kept until the same prompts are asked again. After
+  ATTEMPTS failures the round has only what came.
+- A completion without text counts as one. After the completions of EMPTY_ROUNDS rounds without a text, the node stops.
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+import logging
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import httpx
 import trio
 
-from sapo_node.contributors.address import KEY_VARIABLE, address_of, is_loopback, place_of, require_safe
-from sapo_node.contributors.exchange import ReplyTooLong, exchange
-from sapo_node.contributors.text import completion
+from sapo_node.contributors.address import KEY_VARIABLE, address_of, place_of, require_safe
+from sapo_node.contributors.chat_format import Change, Choice, choices, request, words_of
+from sapo_node.contributors.exchange import ReplyTooLong, TLSRefused, client_of, exchange
+from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.prompt import Prompt, chat
-from sapo_node.training.rollout import AnswerFailed
+from sapo_node.groups.prompt import Prompt
+from sapo_node.training.rollout import AnswerFailed, NoText
+from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt
 
-CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 300.0
+logger = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 300.0
 MAX_REPLY_BYTES = 4_000_000
 MAX_CONCURRENT = 8
 """Requests that run at one time."""
+ATTEMPTS = 5
+"""Failures after which a round is shared with the completions that came, if any came."""
+EMPTY_ROUNDS = 8
+"""Rounds whose completions may be asked for without getting a text."""
 _COMPLETIONS = b"/chat/completions"
 RETRY_SECONDS = (0.5, 2.0)
 """Seconds before each retry, if the server is busy or cannot be reached. After the last retry the request fails."""
+_REASONING_OFF = '{"chat_template_kwargs": {"enable_thinking": false}}', '{"reasoning_effort": "low"}'
 
 
 class _Busy(AnswerFailed):
@@ -36,27 +55,40 @@ class _Busy(AnswerFailed):
 
 
 class _Refused(AnswerFailed):
-    """The server refused this request."""
+    """The server refuses the request, and will refuse it again."""
+
+    final = True
+    """Whether to stop if the server never answered."""
+
+
+class _FormRefused(_Refused):
+    """The server refuses this request. Another prompt, or another form of the request, may succeed."""
+
+    def __init__(self, text: str, words: str, *, final: bool) -> None:
+        """`words` are those of the server."""
+        super().__init__(text)
+        self.words = words
+        self.final = final
+
+    @property
+    def kind(self) -> str:
+        """The words without those that hold a number: a refusal may have the id of its request."""
+        return re.sub(r"\S*\d\S*", "", self.words)
 
 
 @asynccontextmanager
 async def endpoint(
-    url: str, *, model: str, key: str | None, temperature: float, max_bytes: int
+    url: str, *, model: str, key: str | None, temperature: float, max_bytes: int, extra: Mapping[str, Any] | None = None
 ) -> AsyncIterator["Endpoint"]:
-    """A client for the endpoint below `url`, which ends in /v1 for most servers.
+    """A client for the endpoint below `url`, which ends in /v1 for most servers. `extra` goes into each request.
 
     Raises LocalError if `url` is not an HTTP address, or if a key or password cannot be sent or would go unencrypted.
     """
     address = address_of(url, "--endpoint")
     require_safe(key, address, "--endpoint")
-    # Without compression, MAX_REPLY_BYTES limits the bytes that are kept.
-    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS)
-    # A proxy from the environment may be another machine. What is addressed to this machine does not leave it.
-    proxied = not is_loopback(address.host)
-    async with httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False, trust_env=proxied) as client:
+    async with client_of(address, key, seconds=REQUEST_SECONDS) as client:
         place = _completions_below(address)
-        yield Endpoint(client, place, model=model, temperature=temperature, max_bytes=max_bytes)
+        yield Endpoint(client, place, model=model, temperature=temperature, max_bytes=max_bytes, extra=extra or {})
 
 
 def _completions_below(address: httpx.URL) -> httpx.URL:
@@ -69,133 +101,273 @@ class Endpoint:
     """Answers prompts by asking a server."""
 
     def __init__(
-        self, client: httpx.AsyncClient, url: httpx.URL, *, model: str, temperature: float, max_bytes: int
+        self,
+        client: httpx.AsyncClient,
+        url: httpx.URL,
+        *,
+        model: str,
+        temperature: float,
+        max_bytes: int,
+        extra: Mapping[str, Any],
     ) -> None:
         self._client = client
         self._url = url
-        self._model = model
-        self._temperature = temperature
         self._max_bytes = max_bytes
+        self._request = partial(request, model=model, temperature=temperature, extra=extra)
         self._free = trio.CapacityLimiter(MAX_CONCURRENT)
-        self._gives_several = True
+        self._changes: frozenset[Change] = frozenset()
+        """The changes of the request that this server needs."""
+        self._in_vain = ""
+        """The kind of refusal for which no change helped."""
+        self._worked = False
+        """Whether the server has ever answered."""
+        self._works = False
+        """Whether it answered, and no request has failed since."""
         self._asked: Sequence[Prompt] = ()
-        self._found: list[list[Sampled]] = []
+        self._found: list[list[Choice]] = []
         """The completions of each prompt of `asked` that came so far."""
+        self._failures = 0
+        """Times that asking for the prompts of `asked` failed."""
+        self._without_text = 0
+        """Completions that were asked for since the last round with a text. The server may have generated them all."""
+        self._told = Counter[str]()
 
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each prompt. Raises AnswerFailed if a request fails after its retries."""
+        """G completions for each prompt.
+
+        Raises AnswerFailed if a request fails after its retries, NoText if no completion has a text, and LocalError if
+        the server will never answer, or has given no text for EMPTY_ROUNDS rounds.
+        """
         del seed  # with one seed, several requests would get the same answer
         if prompts != self._asked:
-            self._asked, self._found = prompts, [[] for _ in prompts]
-        asked = zip(prompts, self._found, strict=True)
-        await _together([partial(self._complete, *each, completions, max_tokens) for each in asked])
-        groups = [tuple(found) for found in self._found]
-        self._asked, self._found = (), []
-        return groups
+            self._asked, self._found, self._failures = prompts, [[] for _ in prompts], 0
+        if self._without_text >= EMPTY_ROUNDS * len(prompts) * completions:
+            raise LocalError(
+                f"the endpoint was asked for {self._without_text} completions since the last one with a text, which is "
+                f"the limit; the messages before this one say what to change"
+            )
+        try:
+            await self._ask(completions, max_tokens)
+        except AnswerFailed as failure:
+            self._works = False
+            self._failures += 1
+            if isinstance(failure, _Refused) and failure.final and not self._worked:
+                raise LocalError(str(failure)) from failure
+            if self._failures < ATTEMPTS or not any(self._found):
+                raise
+            logger.warning("%s; the round is shared without the completions that are missing", failure)
+        found, self._asked, self._found = self._found, (), []
+        self._require_text([choice for each in found for choice in each], max_tokens)
+        return [filled([self._sampled(choice) for choice in each], completions) for each in found]
 
-    async def _complete(self, prompt: Prompt, found: list[Sampled], completions: int, max_tokens: int) -> None:
-        """Add to the completions of a prompt until there are as many as asked for."""
-        if self._gives_several and not found:
-            with suppress(_Refused):  # the server may refuse only to return several
-                found += await self._choices(prompt, completions, max_tokens)
-        missing = completions - len(found)
-        if missing:
-            await _together([partial(self._add_one, prompt, found, max_tokens)] * missing)
-            self._gives_several = False
+    async def _ask(self, completions: int, max_tokens: int) -> None:
+        """Ask for the completions that are missing. Raises AnswerFailed."""
+        if not self._works:
+            await self._begin(completions, max_tokens)
+        pairs = list(zip(self._asked, self._found, strict=True))
+        if Change.ONE not in self._changes:
+            await self._together(
+                [
+                    partial(self._add, prompt, found, completions - len(found), max_tokens)
+                    for prompt, found in pairs
+                    if len(found) < completions
+                ]
+            )
+        await self._together(
+            [
+                partial(self._add, prompt, found, 1, max_tokens)
+                for prompt, found in pairs
+                if found or Change.ONE in self._changes
+                for _ in range(completions - len(found))
+            ]
+        )
 
-    async def _add_one(self, prompt: Prompt, found: list[Sampled], max_tokens: int) -> None:
-        found += await self._choices(prompt, 1, max_tokens)
+    async def _begin(self, completions: int, max_tokens: int) -> None:
+        """Send one request alone, in another form if the server refuses it."""
+        unfinished = (pair for pair in zip(self._asked, self._found, strict=True) if len(pair[1]) < completions)
+        for prompt, found in unfinished:
+            add = partial(self._add, prompt, found, completions - len(found), max_tokens)
+            try:
+                await add()
+            except _FormRefused as refusal:
+                if refusal.kind == self._in_vain:
+                    raise
+                await self._in_other_forms(add, refusal)
+            break
+        self._works = self._worked = True
 
-    async def _choices(self, prompt: Prompt, count: int, max_tokens: int) -> list[Sampled]:
-        """Up to `count` completions from one request. Repeats the request if the server is busy."""
-        request = {
-            "model": self._model,
-            "messages": chat(prompt),
-            "max_tokens": max_tokens,
-            "temperature": self._temperature,
-            **({"n": count} if count > 1 else {}),
-        }
+    async def _in_other_forms(self, add: Callable[[], Awaitable[None]], refusal: _FormRefused) -> None:
+        """Try each change of the request once, first those that the server names. Keep a change if the server then
+        answers, or refuses the request for another reason. At last try all of them together.
+        """
+        before, first = self._changes, refusal
+        untried = [change for change in Change if change not in before]
+        try:
+            while untried:
+                untried.sort(key=lambda change: not change.asked_for(refusal.words))
+                without, with_it = self._changes, self._changes | {untried.pop(0)}
+                if (other := await self._refusal_of(add, with_it)) is None:
+                    return self._say_changes(before, first)
+                self._changes = without if other.kind == refusal.kind else with_it
+                refusal = other
+            if await self._refusal_of(add, frozenset(Change)) is None:
+                return self._say_changes(before, first)
+        except AnswerFailed:
+            self._changes = before
+            raise
+        self._changes, self._in_vain = before, first.kind
+        raise first
+
+    async def _refusal_of(self, add: Callable[[], Awaitable[None]], changes: frozenset[Change]) -> _FormRefused | None:
+        """Send a request with these changes. Returns how the server refuses it, or None if the server answers."""
+        self._changes = changes
+        try:
+            await add()
+        except _FormRefused as refusal:
+            return refusal
+        return None
+
+    def _say_changes(self, before: frozenset[Change], refusal: _FormRefused) -> None:
+        made = ", ".join(change.value[0] for change in Change if change in self._changes - before)
+        logger.warning("the endpoint refused a request (%s); it answers with %s", refusal.words, made)
+
+    async def _add(self, prompt: Prompt, found: list[Choice], count: int, max_tokens: int) -> None:
+        """Add the completions of one request to those of a prompt. Repeats the request if the server is busy."""
+        if Change.ONE in self._changes:
+            count = 1
+        body = self._request(prompt, completions=count, max_tokens=max_tokens, changes=self._changes)
         for pause in RETRY_SECONDS:
             try:
-                return self._completions(await self._post(request))[:count]
+                given = await self._post(body, count)
+                break
             except _Busy:
                 await trio.sleep(pause)
-        return self._completions(await self._post(request))[:count]
+        else:
+            given = await self._post(body, count)
+        found += given[:count]
+        if len(given) < count:
+            self._changes |= {Change.ONE}
 
-    async def _post(self, request: dict[str, Any]) -> bytes:
+    async def _post(self, body: dict[str, Any], count: int) -> list[Choice]:
+        """Send one request and return the completions in the reply. Raises AnswerFailed."""
+        self._without_text += count
         try:
-            async with self._free:
-                response, data = await exchange(
-                    self._client, "POST", self._url, request, seconds=REQUEST_SECONDS, most=MAX_REPLY_BYTES
-                )
+            response, data = await exchange(
+                self._client, "POST", self._url, body, seconds=REQUEST_SECONDS, most=MAX_REPLY_BYTES
+            )
+            if response.status_code == 200:
+                return _read(data)
         except ReplyTooLong:
             raise AnswerFailed(f"the endpoint's answer is longer than {MAX_REPLY_BYTES} bytes") from None
-        except trio.TooSlowError:
-            raise _Busy(f"the endpoint did not answer within {REQUEST_SECONDS:g} s") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = excerpt(str(error)) or type(error).__name__
-            raise _Busy(f"the request to the endpoint {place_of(self._url)} failed: {reason}") from error
-        _require_success(response, data)
-        return data
-
-    def _completions(self, data: bytes) -> list[Sampled]:
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
+        except (trio.TooSlowError, httpx.ReadTimeout):
             raise AnswerFailed(
-                f"the endpoint's answer is not JSON, it begins {_start(data)!r}; check --endpoint, most end in /v1"
+                f"the endpoint did not answer within {REQUEST_SECONDS:g} s; lower --max-tokens or --local"
             ) from None
-        match value:
-            case {"choices": [_, *_] as choices}:
-                return [self._completion(choice) for choice in choices]
-        raise AnswerFailed(f"the endpoint's answer has no choices, it begins {_start(data)!r}")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            self._without_text -= count
+            reason = excerpt(str(error)) or type(error).__name__
+            failed = _Refused if isinstance(error, TLSRefused) else _Busy
+            raise failed(f"the request to the endpoint {place_of(self._url)} failed: {reason}") from error
+        self._without_text -= count
+        raise _refusal(response, data)
 
-    def _completion(self, choice: object) -> Sampled:
-        match choice:
-            case {"message": {"content": str(text)}, "finish_reason": "stop"}:
-                return completion(text, "stop", self._max_bytes)
-            case {"message": {"content": str(text)}}:
-                return completion(text, "length", self._max_bytes)
-            case {"message": {"content": None}}:
-                return completion("", "length", self._max_bytes)
-        raise AnswerFailed("a choice of the endpoint has no message with content")
+    async def _together(self, tasks: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        """Run tasks, MAX_CONCURRENT at a time. After a failure none begins, and those that run go on to their end: a
+        cancelled request may cost as much.
+
+        Raises the first failure. If the server refused prompts and completed others, the refused ones have no
+        completions.
+        """
+        failures: list[AnswerFailed] = []
+
+        async def run(task: Callable[[], Awaitable[None]]) -> None:
+            async with self._free:
+                if all(isinstance(each, _FormRefused) for each in failures):
+                    try:
+                        await task()
+                    except AnswerFailed as failure:
+                        failures.append(failure)
+
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                nursery.start_soon(run, task)
+        failures.sort(key=lambda each: isinstance(each, _FormRefused))
+        if failures and (not isinstance(failures[0], _FormRefused) or not any(self._found)):
+            raise failures[0]
+        if failures:
+            logger.warning("%s; the completions of this prompt are empty", failures[0])
+
+    def _sampled(self, choice: Choice) -> Sampled:
+        return completion(choice.text, "stop" if choice.ended else "length", self._max_bytes)
+
+    def _require_text(self, given: Sequence[Choice], max_tokens: int) -> None:
+        """Raise NoText if no completion has a text. Log it if half of them have none, or were cut at the limit."""
+        empty = [choice for choice in given if not choice.text.strip()]
+        cut = [choice for choice in given if choice.text.strip() and choice.finish == "length"]
+        if len(empty) < len(given):
+            self._without_text = 0
+        elif given:
+            raise NoText(f"all {len(given)} completions of the endpoint are empty: {_cure(empty, max_tokens)}")
+        if any(choice.moved for choice in given):
+            self._tell(
+                "moved", "the endpoint gives completions as reasoning without a text; the node takes them as texts"
+            )
+        if 2 * len(empty) >= len(given):
+            self._tell("empty", f"{len(empty)} of {len(given)} completions are empty: {_cure(empty, max_tokens)}")
+        elif 2 * len(cut) >= len(given):
+            self._tell(
+                "cut", f"{len(cut)} of {len(given)} completions were cut at --max-tokens {max_tokens}; give more"
+            )
+
+    def _tell(self, kind: str, text: str) -> None:
+        """Log the 1st, 2nd, 4th, 8th, ... warning of a kind."""
+        self._told[kind] += 1
+        if self._told[kind].bit_count() == 1:
+            logger.warning("%s", text)
 
 
-async def _together(tasks: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Run all tasks to their end, and raise the first failure. A cancelled request may cost as much."""
-    failures: list[AnswerFailed] = []
-
-    async def run(task: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await task()
-        except AnswerFailed as failure:
-            failures.append(failure)
-
-    async with trio.open_nursery() as nursery:
-        for task in tasks:
-            nursery.start_soon(run, task)
-    if failures:
-        raise failures[0]
+def _read(data: bytes) -> list[Choice]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _Refused(
+            f"the endpoint's answer is not JSON, it begins {words_of(data)!r}; check --endpoint, most end in /v1"
+        ) from None
+    if given := choices(value):
+        return given
+    raise AnswerFailed(f"the endpoint's answer has no completions: {words_of(data)!r}")
 
 
-def _require_success(response: httpx.Response, data: bytes) -> None:
-    """Raise AnswerFailed for a status other than 200. The message says what the operator can do."""
-    status = response.status_code
-    if status == 200:
-        return
-    if status in {408, 429} or status >= 500:
-        raise _Busy(f"the endpoint is busy or broken ({status}: {_start(data)!r})")
+def _refusal(response: httpx.Response, data: bytes) -> AnswerFailed:
+    """Return the failure for a status other than 200. The message says what the operator can do."""
+    status, words = response.status_code, words_of(data)
+    said = f"({status}: {words!r})"
     if status in {401, 403}:
-        raise AnswerFailed(f"the endpoint refuses the key ({status}); set a valid key in {KEY_VARIABLE}")
+        return _Refused(f"the endpoint refuses the key {said}; set a valid key in {KEY_VARIABLE}")
     if response.next_request is not None:  # that of the redirect, with the whole address
         place = place_of(response.next_request.url)
-        raise AnswerFailed(
+        return _Refused(
             f"the endpoint redirects to {place}, and the node follows no redirect; give that address as --endpoint"
         )
-    raise _Refused(f"the endpoint refuses the request ({status}: {_start(data)!r}); check --endpoint and --model")
+    refused = f"the endpoint refuses the request {said}; check --endpoint and --model"
+    if status in {400, 422}:
+        return _FormRefused(refused, words, final=True)
+    if status == 500 and Change.NO_SYSTEM.asked_for(words):  # so llama.cpp reports an error of the chat template
+        return _FormRefused(refused, words, final=False)
+    if status in {408, 425, 429} or status >= 500:
+        return _Busy(f"the endpoint is busy or broken {said}")
+    return _Refused(refused)
 
 
-def _start(data: bytes) -> str:
-    return excerpt(data[:400].decode("utf-8", "replace"), 120)
+def _cure(empty: Sequence[Choice], max_tokens: int) -> str:
+    """Say what most of the empty completions have in common, and what to do."""
+    [(finish, count)] = Counter(choice.finish for choice in empty).most_common(1)
+    if finish == "length" or any(choice.thought for choice in empty):
+        kwargs, effort = _REASONING_OFF
+        return (
+            f"the model spends its --max-tokens {max_tokens} on reasoning; give more, or turn reasoning off with "
+            f"--extra-body '{kwargs}' or '{effort}'"
+        )
+    return f"{count} have the finish_reason {finish}; check --model, and what the server logs"

@@ -1,19 +1,76 @@
-"""One HTTP request and its reply, with a most number of bytes and of seconds.
+"""One HTTP request and its reply, with a most number of bytes and of seconds, by a client for one server.
 
 The seconds count for the whole exchange. The time-outs of httpx are for one read each: a server that sends a byte of a
 header now and then, or one interim response after another, never reaches them.
+
+The client trusts the certificate authorities of this system, of httpx, and of SSL_CERT_FILE and SSL_CERT_DIR.
 """
 
+import os
+import ssl
+from functools import cache
 from typing import Any
 
 import httpx
 import trio
 
+from sapo_node.contributors.address import is_loopback
 from sapo_protocol import LocalError
+from sapo_protocol.printable import excerpt, line_of
+
+CONNECT_SECONDS = 10.0
+_FILE, _FOLDERS = "SSL_CERT_FILE", "SSL_CERT_DIR"
+_UNKNOWN_ISSUER = {18, 19, 20, 21}
+_WRONG_TIME = {9, 10}
+"""Of a certificate: the numbers by which OpenSSL says why it refuses one (X509_V_ERR_*)."""
 
 
 class ReplyTooLong(LocalError):
     """The reply has more bytes than it may have."""
+
+
+class TLSRefused(httpx.ConnectError):
+    """No encrypted connection to this server can be made: a later attempt fails, too."""
+
+
+def client_of(base: httpx.URL, key: str | None, *, seconds: float) -> httpx.AsyncClient:
+    """Return a client for the server at `base`, which follows no redirect. Use it as a context.
+
+    Raises LocalError if a variable of the environment for certificates or proxies has a value that cannot be used.
+    """
+    # Without compression, the limit of a reply bounds the bytes that are kept.
+    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        return httpx.AsyncClient(
+            base_url=base,
+            headers=headers,
+            timeout=httpx.Timeout(seconds, connect=CONNECT_SECONDS),
+            follow_redirects=False,
+            verify=_authorities(os.environ.get(_FILE), os.environ.get(_FOLDERS)),
+            # A proxy from the environment may be another machine. What is addressed to this machine does not leave it.
+            trust_env=not is_loopback(base.host),
+        )
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        raise LocalError(
+            f"the proxies in the environment cannot be used ({line_of(error)}); set HTTP_PROXY, HTTPS_PROXY, ALL_PROXY "
+            f"and NO_PROXY to http:// addresses and names of hosts, or unset them"
+        ) from error
+
+
+@cache
+def _authorities(file: str | None, folders: str | None) -> ssl.SSLContext:
+    """Return a context that trusts the authorities of the environment, of this system and of httpx. It takes .2 s."""
+    if folders and not any(os.path.isdir(each) for each in folders.split(os.pathsep)):  # noqa: PTH112 - as OpenSSL
+        raise LocalError(f"{_FOLDERS} is {excerpt(folders)!r}, which is no folder; give one with certificates")
+    try:
+        context = httpx.create_ssl_context()
+    except OSError as error:
+        raise LocalError(
+            f"{_FILE} is {excerpt(file or '')!r}, which cannot be read ({excerpt(error.strerror or '')}); give a file "
+            f"of certificates in the PEM format"
+        ) from error
+    context.load_default_certs()
+    return context
 
 
 async def exchange(
@@ -27,13 +84,40 @@ async def exchange(
 ) -> tuple[httpx.Response, bytes]:
     """Send a request, and return the reply and its bytes.
 
-    Raises trio.TooSlowError after these seconds, ReplyTooLong, and the errors of httpx.
+    Raises trio.TooSlowError after these seconds, ReplyTooLong, TLSRefused, and the other errors of httpx.
     """
     data = bytearray()
-    with trio.fail_after(seconds):
-        async with client.stream(method, url, json=body) as response:
-            async for chunk in response.aiter_raw():
-                data += chunk
-                if len(data) > most:
-                    raise ReplyTooLong(f"the reply is longer than {most} bytes")
+    try:
+        with trio.fail_after(seconds):
+            async with client.stream(method, url, json=body) as response:
+                async for chunk in response.aiter_raw():
+                    data += chunk
+                    if len(data) > most:
+                        raise ReplyTooLong(f"the reply is longer than {most} bytes")
+    except httpx.ConnectError as error:
+        if refused := _cause(error):
+            raise TLSRefused(_in_words(refused)) from error
+        raise
     return response, bytes(data)
+
+
+def _cause(error: BaseException | None) -> ssl.SSLError | None:
+    """Return the error of TLS that led to an error of httpx, whose own text is empty."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _in_words(error: ssl.SSLError) -> str:
+    """Say why TLS failed and what to do, in at most 200 characters: errors quote no more."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        if error.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}:
+            return "the server does not speak TLS at this address; give one that begins with http://, or another port"
+        return f"TLS failed: {excerpt(error.reason or line_of(error), 80)}"
+    if error.verify_code in _UNKNOWN_ISSUER:
+        cure = f"if you trust who issued it, give that certificate's file in {_FILE}"
+    elif error.verify_code in _WRONG_TIME:
+        cure = "renew it on the server, or set the clock of this machine"
+    else:
+        cure = "give an address with a name that the certificate holds"
+    return f"its certificate is refused ({excerpt(error.verify_message, 90)}); {cure}"

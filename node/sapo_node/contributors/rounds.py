@@ -9,15 +9,18 @@ from sapo_node.groups.types import ContributionReport, LocalGroup, by_task
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
-from sapo_node.training.rollout import AnswerFailed, Contribution, RoundFailed, TaskSkipped
+from sapo_node.training.rollout import AnswerFailed, Contribution, NoText, RoundFailed, TaskSkipped
 from sapo_node.trust.constants import PENDING_PER_PEER, UNTRUSTED_COUNTERS
-from sapo_protocol import Manifest, in_window
+from sapo_protocol import LocalError, Manifest, in_window
 from sapo_protocol.limits import CLOCK_SKEW_SECONDS
 
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF, MAX_BACKOFF = 1.0, 60.0
-"""Seconds from a failure to the next attempt: the first, and the longest. Each failure doubles them."""
+"""Seconds from a failure to the next attempt: the first, and the longest. Each failure doubles them until a round is
+shared."""
+MAX_FAILED_ROUNDS = 5
+"""Rounds that the node may fail to build or score in a row before it stops with the last error."""
 
 
 def seconds_after(manifest: Manifest, *, shared: bool) -> float:
@@ -41,8 +44,8 @@ def answered(local: list[LocalGroup]) -> list[LocalGroup]:
 
 
 def is_answered(group: LocalGroup) -> bool:
-    """Whether at least one completion of the group is not empty."""
-    return any(completion.text for completion in group.completions)
+    """Whether at least one completion of the group has more than white space."""
+    return any(completion.text.strip() for completion in group.completions)
 
 
 def answer_seconds(manifest: Manifest) -> float:
@@ -51,7 +54,7 @@ def answer_seconds(manifest: Manifest) -> float:
 
 
 class ContributionRounds:
-    """Shares round after round. Logs each failure and tries again."""
+    """Shares round after round. Logs each failure and tries again, later and later."""
 
     def __init__(
         self,
@@ -74,15 +77,22 @@ class ContributionRounds:
         self._local = local
         self._reserve = reserve
         self._on_report = on_report
+        self._pause = FIRST_BACKOFF
+        """Seconds to wait after the next failure."""
+        self._failed = self._skipped = 0
+        """Rounds in a row that failed, and that the contributor skipped."""
 
     async def run(self, rounds: int | None) -> None:
-        """Share `rounds` rounds, or share until cancelled if it is None. A cancelled round uses at most one counter.
+        """Play `rounds` rounds, or play until cancelled if it is None. A cancelled round uses at most one counter.
 
         A round begins when this node may publish, and not before `seconds_after` the start of the round before. The
-        node does not share a round that has no answer.
+        node does not share a round without a text. It counts as played, because its completions may have cost money.
+        A round that is skipped, fails or comes too late does not count.
+
+        Raises LocalError if no round of `rounds` had a text, or after MAX_FAILED_ROUNDS failed rounds in a row.
         """
-        shared = 0
-        while shared != rounds:
+        played, shared = 0, False
+        while played != rounds:
             if seconds := self._listening_seconds():
                 await trio.sleep(min(seconds, MAX_BACKOFF))  # the clock may be set meanwhile
                 continue
@@ -90,10 +100,18 @@ class ContributionRounds:
             slot = await self._reserve()
             if self._listening_seconds():  # `reserve` looks at the clock, and may not believe it
                 continue
-            local = answered(await self._answers(slot) or []) if slot else []
+            local: list[LocalGroup] = []
+            try:
+                local = answered(await self._answers(slot) or []) if slot else []
+            except NoText as failure:
+                played += 1
+                if played == rounds and not shared:
+                    raise LocalError(f"{failure}; the node shared nothing") from failure
+                await self._back_off(f"{failure}; the next round begins")
             if slot and local:
                 await self._contribution.share(slot, local)
-                shared += 1
+                played, shared = played + 1, True
+                self._pause, self._failed, self._skipped = FIRST_BACKOFF, 0, 0
                 given = [group for group in local if is_answered(group)]
                 self._on_report(ContributionReport(slot.epoch, slot.counter, by_task(given)))
             await trio.sleep_until(started + seconds_after(self._manifest, shared=bool(local)))
@@ -102,15 +120,22 @@ class ContributionRounds:
         return self._counters.listening_seconds(self._clock.now(), self._clock.steady())
 
     async def _answers(self, slot: Slot) -> list[LocalGroup] | None:
-        """Ask until there are answers. None if there are none within `answer_seconds`."""
+        """Ask until there are answers, and return them with at least one text. None if the round is skipped, failed, or
+        has no answers within `answer_seconds`. Raises NoText.
+        """
         with trio.move_on_after(answer_seconds(self._manifest)):
             try:
                 local = await self._ask(slot)
-            except TaskSkipped:
+            except TaskSkipped as skipped:
+                self._skipped += 1
+                if self._skipped.bit_count() == 1:
+                    logger.warning("%s (%d in a row)", skipped, self._skipped)
                 return None
             except (RoundFailed, WorkerFailed) as failure:
-                logger.warning("round failed: %s", failure)
-                await trio.sleep(FIRST_BACKOFF)
+                self._failed += 1
+                if self._failed == MAX_FAILED_ROUNDS:
+                    raise
+                await self._back_off(f"round failed, {self._failed} in a row: {failure}; the next one begins")
                 return None
             # While the machine sleeps, the timer above may stand still.
             if in_window(self._manifest, slot.epoch, self._clock.now()):
@@ -121,11 +146,18 @@ class ContributionRounds:
         return None
 
     async def _ask(self, slot: Slot) -> list[LocalGroup]:
-        pause = FIRST_BACKOFF
         while True:
             try:
-                return await self._contribution.generate(slot, self._local)
+                local = await self._contribution.generate(slot, self._local)
             except AnswerFailed as failure:
-                logger.warning("%s; asking again in %.0f s", failure, pause)
-            await trio.sleep(pause)
-            pause = min(2 * pause, MAX_BACKOFF)
+                await self._back_off(f"{failure}; asking again")
+            else:
+                if not answered(local):
+                    raise NoText("no completion of this round has a text")
+                return local
+
+    async def _back_off(self, failure: str) -> None:
+        """Log a failure, and wait longer than after the one before."""
+        logger.warning("%s in %.0f s", failure, self._pause)
+        pause, self._pause = self._pause, min(2 * self._pause, MAX_BACKOFF)
+        await trio.sleep(pause)

@@ -49,13 +49,19 @@ class TaskSkipped(LocalError):
     """Who answers does not want to; the round is left out."""
 
 
+class NoText(LocalError):
+    """No completion of the round has a text; the message says why. The completions may have cost money."""
+
+
 class Answerer(Protocol):
     """Who answers questions: a model, a program or a person."""
 
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question. One that does not train may raise AnswerFailed or TaskSkipped."""
+        """G completions for each question. One that does not train may raise AnswerFailed, TaskSkipped or NoText, and
+        LocalError if it can never answer.
+        """
         ...
 
 

@@ -1,5 +1,7 @@
 """Answers from a real HTTP server on loopback, which speaks chat completions well or badly."""
 
+import json
+import re
 import socket
 import threading
 import time
@@ -10,9 +12,10 @@ import trio
 
 from chat_server import ChatServer, choice, mostly_right, reply
 from sapo_node.contributors import endpoint as module
+from sapo_node.contributors.chat_format import extra_body
 from sapo_node.contributors.endpoint import endpoint
 from sapo_node.groups.prompt import SYSTEM, Prompt
-from sapo_node.training.rollout import AnswerFailed
+from sapo_node.training.rollout import AnswerFailed, NoText
 from sapo_protocol import LocalError
 
 QUESTION = "Solve the following multiplication: 12 * 34."
@@ -25,17 +28,17 @@ def impatient(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
 
 
-async def ask(url, *prompts, key=None, completions=4, max_bytes=1000):
+async def ask(url, *prompts, key=None, completions=4, max_bytes=1000, extra=None):
     """The groups that an endpoint gives for the questions."""
-    async with endpoint(url, model="tiny", key=key, temperature=0.7, max_bytes=max_bytes) as answerer:
+    async with endpoint(url, model="tiny", key=key, temperature=0.7, max_bytes=max_bytes, extra=extra) as answerer:
         return await answerer.generate(
             [Prompt(each) for each in prompts or [QUESTION]], completions=completions, max_tokens=50, seed=1
         )
 
 
 async def failure(url, **options):
-    """The line with which it fails."""
-    with pytest.raises(AnswerFailed) as caught:
+    """The line with which it fails, whether the node then stops or asks again."""
+    with pytest.raises(LocalError) as caught:
         await ask(url, **options)
     (line,) = str(caught.value).splitlines()
     return line
@@ -125,8 +128,11 @@ async def test_only_so_many_requests_are_under_way_at_once(monkeypatch):
     assert len(server.requests) == 24
 
 
-@pytest.mark.parametrize(("reason", "finish"), [("stop", "stop"), ("length", "length"), ("content_filter", "length")])
-async def test_a_finish_reason_other_than_stop_is_a_limit(reason, finish):
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [("stop", "stop"), ("eos_token", "stop"), ("length", "length"), ("content_filter", "length"), (None, "length")],
+)
+async def test_a_finish_reason_other_than_an_end_is_a_limit(reason, finish):
     with ChatServer(lambda _: reply(*[choice("a", reason)] * 4)) as server:
         (group,) = await ask(server.url)
     assert {each.finish for each in group} == {finish}
@@ -153,10 +159,204 @@ async def test_half_a_character_becomes_text_that_can_be_signed():
     assert group[0].text == "a?b"
 
 
-async def test_a_choice_without_content_is_an_empty_answer():
-    with ChatServer(lambda _: reply(*[choice(None, "tool_calls")] * 4)) as server:
+def message(content, finish="stop", **more):
+    return {"index": 0, "message": {"role": "assistant", "content": content, **more}, "finish_reason": finish}
+
+
+THINKING = [
+    message(None, "length", reasoning_content="So 12 times"),
+    {"index": 0, "message": {"role": "assistant", "reasoning": "So"}, "finish_reason": "length"},
+    message("", "length"),
+    message("\n\n", "length", reasoning="So"),
+    message([], "length"),
+    message([{"type": "thinking", "thinking": "So"}], "length"),
+]
+"""Completions of models that spent their tokens on reasoning."""
+
+
+@pytest.mark.parametrize("empty", THINKING, ids=str)
+async def test_a_round_of_empty_completions_names_more_tokens_and_reasoning_off_as_the_cure(empty):
+    with ChatServer(lambda _: reply(*[empty] * 4)) as server, pytest.raises(NoText) as caught:
+        await ask(server.url, "one", "two")
+    assert re.search("all 8 completions .* --max-tokens 50 .*enable_thinking.*reasoning_effort", str(caught.value))
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("finish", ["tool_calls", "content_filter", None])
+async def test_empty_completions_that_no_limit_explains_are_told_by_their_finish_reason(finish):
+    with ChatServer(lambda _: reply(*[message(None, finish)] * 4)) as server, pytest.raises(NoText) as caught:
+        await ask(server.url)
+    assert f"4 have the finish_reason {finish}; check --model" in str(caught.value)
+
+
+async def test_an_empty_completion_among_others_counts_as_a_completion(caplog):
+    with ChatServer(lambda _: reply(choice("a"), *[message(None, "length")] * 3)) as server:
         (group,) = await ask(server.url)
-    assert [(each.text, each.finish) for each in group] == [("", "length")] * 4
+    assert [(each.text, each.finish) for each in group] == [("a", "stop"), *[("", "length")] * 3]
+    assert len(server.requests) == 1
+    assert "3 of 4 completions are empty" in caplog.text
+
+
+async def test_completions_that_are_mostly_cut_are_told_with_the_limit(caplog):
+    with ChatServer(lambda _: reply(*[choice("So 12", "length")] * 4)) as server:
+        await ask(server.url)
+    assert caplog.messages == ["4 of 4 completions were cut at --max-tokens 50; give more"]
+
+
+async def test_a_server_without_a_text_is_asked_for_the_completions_of_so_many_rounds_and_no_more():
+    with ChatServer(lambda _: reply(*[message(None, "length")] * 4)) as server:
+        async with endpoint(server.url, model="tiny", key=None, temperature=1, max_bytes=99) as answerer:
+            for number in range(module.EMPTY_ROUNDS):
+                with pytest.raises(NoText):
+                    await asking(answerer, f"{number}")
+            with pytest.raises(LocalError, match="32 completions since the last one with a text") as caught:
+                await asking(answerer, "more")
+    assert type(caught.value) is LocalError
+    assert sum(request["n"] for _, request in server.requests) == 4 * module.EMPTY_ROUNDS
+
+
+@pytest.mark.parametrize("body", [b'{"choices": []}', b'{"error": {"message": "Provider returned error"}}'])
+async def test_a_server_that_answers_without_completions_is_not_asked_for_ever(body):
+    with ChatServer(lambda _: (200, {}, body)) as server:
+        async with endpoint(server.url, model="tiny", key=None, temperature=1, max_bytes=99) as answerer:
+            for _ in range(module.EMPTY_ROUNDS):
+                with pytest.raises(AnswerFailed, match="no completions"):
+                    await asking(answerer)
+            with pytest.raises(LocalError, match="which is the limit"):
+                await asking(answerer)
+    assert len(server.requests) == module.EMPTY_ROUNDS
+
+
+async def asking(answerer, *prompts):
+    prompts = [Prompt(each) for each in prompts or [QUESTION]]
+    return await answerer.generate(prompts, completions=4, max_tokens=9, seed=1)
+
+
+PARTS = [{"type": "thinking", "thinking": "So"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (message(PARTS), "ab"),
+        (message(None, reasoning_content="So <answer>2</answer>"), "So <answer>2</answer>"),
+        (message("", reasoning="So <answer>2</answer>"), "So <answer>2</answer>"),
+        (message("2", reasoning="So"), "2"),
+    ],
+)
+async def test_the_text_of_a_completion_is_found_where_the_server_puts_it(given, text):
+    with ChatServer(lambda _: reply(*[given] * 4)) as server:
+        (group,) = await ask(server.url)
+    assert {(each.text, each.finish) for each in group} == {(text, "stop")}
+
+
+def refusing(*rules):
+    """A server that refuses each request to which a rule applies, and a counter of the requests for completions."""
+
+    def behave(request):
+        for applies, status, words in rules:
+            if applies(request):
+                return status, {}, json.dumps({"error": {"message": words}}).encode()
+        return reply(*[choice("a")] * request.get("n", 1))
+
+    return ChatServer(behave)
+
+
+def has_system(request):
+    return any(each["role"] == "system" for each in request["messages"])
+
+
+SYSTEM_RULE = has_system, 400, "System role not supported"
+LIMIT_RULE = (
+    lambda request: "max_tokens" in request,
+    400,
+    "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+)
+TEMPERATURE_RULE = lambda request: "temperature" in request, 400, "Unsupported value: 'temperature'"
+N_RULE = lambda request: "n" in request, 422, "body.n: Extra inputs are not permitted"
+SILENT = [
+    (applies, status, "bad request") for applies, status, _ in (SYSTEM_RULE, LIMIT_RULE, TEMPERATURE_RULE, N_RULE)
+]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [SYSTEM_RULE],
+        [(has_system, 500, "Jinja Exception: System role not supported")],
+        [LIMIT_RULE],
+        [TEMPERATURE_RULE],
+        [N_RULE],
+        *[[rule] for rule in SILENT],
+        [SYSTEM_RULE, LIMIT_RULE, TEMPERATURE_RULE, N_RULE],
+        [LIMIT_RULE, (TEMPERATURE_RULE[0], 400, "request 7f3a: bad"), (has_system, 400, "request 99b1: worse")],
+        SILENT,
+    ],
+    ids=lambda rules: ", ".join(words for _, _, words in rules),
+)
+async def test_a_server_that_refuses_the_usual_request_is_asked_once_in_each_other_form(rules, caplog):
+    with refusing(*rules) as server:
+        async with endpoint(server.url, model="tiny", key=None, temperature=0.5, max_bytes=99) as answerer:
+            await asking(answerer, "one", "two")
+            tried = len(server.requests)
+            (first, second) = await asking(answerer, "three", "four")
+    assert [each.text for each in (*first, *second)] == ["a"] * 8
+    (line,) = caplog.messages
+    assert line.startswith(f"the endpoint refused a request ({rules[0][2]}); it answers with ")
+    assert tried <= 1 + len(module.Change) + 1 + 7
+    assert not [each for _, each in server.requests[tried:] for applies, *_ in rules if applies(each)]
+    assert all(SYSTEM in json.dumps(each["messages"]) for _, each in server.requests)
+    assert all(9 in (each.get("max_tokens"), each.get("max_completion_tokens")) for _, each in server.requests)
+
+
+@pytest.mark.parametrize("words", ["context length exceeded", "System role not supported", "max_tokens is too large"])
+async def test_a_server_that_refuses_every_form_ends_the_node_with_its_own_words_after_some_requests(words):
+    with refusing((lambda _: True, 400, words)) as server, pytest.raises(LocalError, match=words) as caught:
+        await ask(server.url, "one", "two")
+    assert type(caught.value) is LocalError
+    assert len(server.requests) == 1 + len(module.Change) + 1
+
+
+async def test_a_prompt_that_the_server_refuses_alone_has_empty_completions_and_the_round_goes_on(caplog):
+    refused = (lambda request: request["messages"][-1]["content"] == "bad", 400, "flagged by a content filter")
+    with refusing(refused) as server:
+        good, bad, last = await ask(server.url, "good", "bad", "last")
+    assert [each.text for each in (*good, *bad, *last)] == ["a"] * 4 + [""] * 4 + ["a"] * 4
+    assert len(server.requests) == 3
+    assert "flagged by a content filter" in caplog.text
+
+
+async def test_more_keys_go_into_each_request():
+    with ChatServer() as server:
+        await ask(server.url, extra={"chat_template_kwargs": {"enable_thinking": False}})
+    assert [request["chat_template_kwargs"] for _, request in server.requests] == [{"enable_thinking": False}]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[" * 9999, "is not JSON"),
+        ('{"a": NaN}', "is not JSON .*NaN"),
+        ('{"a": 1, "a": 2}', "is not JSON .*twice"),
+        ('{"a": "\\ud800"}', "is not JSON"),
+        ("[]", "is no JSON object"),
+        ('"text"', "is no JSON object"),
+        ('{"a": "' + "a" * 70_000 + '"}', "more than 65536 bytes"),
+        ('{"messages": []}', "may not have 'messages'"),
+        ('{"model": "other"}', "may not have 'model': give --model"),
+        ('{"n": 1}', "may not have 'n'"),
+        ('{"stream": true}', "may not have 'stream'"),
+        ('{"max_tokens": 9}', "may not have 'max_tokens': give --max-tokens"),
+        ('{"temperature": 9}', "may not have 'temperature': give --temperature"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_more_keys_that_no_request_can_have_are_refused_by_name(text, words):
+    with pytest.raises(LocalError, match=f"--extra-body .*{words}") as caught:
+        extra_body(text)
+    assert str(caught.value).isprintable()
 
 
 async def test_the_key_is_sent_and_nothing_without_one():
@@ -240,10 +440,27 @@ async def test_a_url_that_is_no_address_is_refused_at_the_start(url):
     assert str(caught.value).isprintable()
 
 
-async def test_a_refused_key_names_the_variable_to_set():
-    line, requests = await failure_of(401)
-    assert "SAPO_NODE_API_KEY" in line
-    assert requests == 1
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(401, "SAPO_NODE_API_KEY"), (403, "SAPO_NODE_API_KEY"), (404, "--model"), (402, "no credit"), (405, "--endpoint")],
+)
+async def test_a_server_that_can_never_answer_ends_the_node_after_one_request(status, words):
+    with ChatServer(lambda _: (status, {}, b'{"error": "no credit"}')) as server:
+        with pytest.raises(LocalError, match=f"{status}: 'no credit'.*") as caught:
+            await ask(server.url, "one", "two")
+        assert (type(caught.value), len(server.requests)) == (LocalError, 1)
+        assert words in str(caught.value)
+
+
+async def test_a_server_that_answered_before_is_asked_again_also_where_it_refuses_the_key():
+    replies = [reply(*[choice("a")] * 4), (401, {}, b""), reply(*[choice("b")] * 4)]
+    with ChatServer(lambda _: replies.pop(0)) as server:
+        async with endpoint(server.url, model="tiny", key=None, temperature=1, max_bytes=99) as answerer:
+            await asking(answerer, "one")
+            with pytest.raises(AnswerFailed, match="refuses the key"):
+                await asking(answerer, "two")
+            ((first, *_),) = await asking(answerer, "two")
+    assert first.text == "b"
 
 
 async def test_a_redirect_is_refused_with_its_address():
@@ -310,10 +527,26 @@ async def test_a_busy_server_is_asked_again_and_then_answers():
     assert len(calls) == 3
 
 
-async def test_a_server_that_stays_broken_fails_after_three_requests():
-    line, requests = await failure_of(503, {}, b"no model loaded")
-    assert "503: 'no model loaded'" in line
-    assert requests == 3
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_server_that_stays_broken_fails_after_three_requests_for_all_prompts_together(status):
+    with ChatServer(lambda _: (status, {}, b"no model loaded")) as server:
+        with pytest.raises(AnswerFailed, match=f"{status}: 'no model loaded'"):
+            await ask(server.url, "one", "two", "three")
+        assert len(server.requests) == 3
+
+
+async def test_a_prompt_that_fails_again_and_again_does_not_cost_the_completions_of_the_others():
+    def never_bad(request):
+        return reply(*[choice("a")] * 4) if request["messages"][1]["content"] == "good" else (503, {}, b"")
+
+    with ChatServer(never_bad) as server:
+        async with endpoint(server.url, model="tiny", key=None, temperature=1, max_bytes=99) as answerer:
+            for _ in range(module.ATTEMPTS - 1):
+                with pytest.raises(AnswerFailed):
+                    await asking(answerer, "good", "bad")
+            good, bad = await asking(answerer, "good", "bad")
+    assert [each.text for each in (*good, *bad)] == ["a"] * 4 + [""] * 4
+    assert len(server.requests) == 1 + 3 * module.ATTEMPTS
 
 
 async def test_a_server_that_does_not_answer_is_given_up(monkeypatch):

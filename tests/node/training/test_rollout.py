@@ -1,6 +1,7 @@
 """Nodes that do not train, on virtual time: who answers is no model, and the swarm learns from it all the same."""
 
 import random
+import re
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.tables import answer_table
+from sapo_node.contributors.rounds import MAX_FAILED_ROUNDS
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import TaskAnswers
 from sapo_node.net.memory import MemoryHub
@@ -23,9 +25,9 @@ from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import trained_per_peer
-from sapo_node.training.rollout import AnswerFailed, TaskSkipped
+from sapo_node.training.rollout import AnswerFailed, NoText, RoundFailed, TaskSkipped
 from sapo_node.trust.constants import PENDING_PER_PEER
-from sapo_protocol import TaskSpec, decode_body, open_message
+from sapo_protocol import LocalError, TaskSpec, decode_body, open_message
 from swarm_parts import KnowingScorer, Oracle
 
 EPOCH = 60
@@ -170,14 +172,54 @@ def answering(member, *rounds):
     oracle.generate = some
 
 
-async def test_a_round_without_any_answer_is_not_shared_and_the_next_one_begins_sooner(fast, autojump_clock):
-    member = Member(1, replace(fast, max_rounds=600), MemoryHub())
+async def test_a_round_without_a_text_is_not_shared_counts_as_played_and_the_next_ones_wait_longer(
+    fast, autojump_clock, caplog
+):
+    member = Member(1, fast, MemoryHub())
     member.answerer.oracle.seconds = 0.0
-    answering(member, [], [])
+    answering(member, [], [], [], range(4), [])
+    await play(5, member)
+    ((_, rollout),) = member.sent
+    assert rollout.header.counter == 3
+    assert len(member.answerer.asked) == 5
+    pauses = [float(re.search(r"in (\d+) s", line)[1]) for line in caplog.messages if "has a text" in line]
+    assert pauses == [1, 2, 4, 1]
+
+
+async def test_rounds_of_which_none_has_a_text_end_with_an_error_that_says_so(fast, autojump_clock):
+    async def empty(_):
+        raise NoText("give more tokens")
+
+    member = Member(1, fast, MemoryHub(), before=empty)
+    with pytest.raises(ExceptionGroup) as caught:
+        await play(3, member)
+    assert caught.group_contains(LocalError, match="give more tokens; the node shared nothing")
+    assert (len(member.answerer.asked), member.sent) == (3, [])
+
+
+async def test_rounds_whose_completions_cannot_be_scored_end_after_some_in_a_row(fast, autojump_clock):
+    member = Member(1, fast, MemoryHub())
+    member.node.scorer.score = unscored
+    with pytest.raises(ExceptionGroup) as caught:
+        await play(None, member)
+    assert caught.group_contains(RoundFailed)
+    assert member.node.counters.reserve(member.node.swarm.clock.now()).counter == MAX_FAILED_ROUNDS
+
+
+async def unscored(requests):
+    return [None] * len(requests)
+
+
+async def test_a_program_that_skips_round_after_round_is_told_now_and_then(fast, autojump_clock, caplog):
+    async def skipping(call):
+        if call <= 9:
+            raise TaskSkipped("no idea")
+
+    member = Member(1, fast, MemoryHub(), before=skipping)
     await play(1, member)
-    ((sent, rollout),) = member.sent
-    assert rollout.header.counter == 2
-    assert sent == pytest.approx(2 * EPOCH / 300)
+    assert len(member.sent) == 1
+    told = [line for line in caplog.messages if "no idea" in line]
+    assert told == [f"no idea ({count} in a row)" for count in (1, 2, 4, 8)]
 
 
 async def test_only_the_unanswered_groups_before_an_answered_one_are_shared(fast, autojump_clock):

@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import trio
 
-from sapo_node.contributors.address import address_of, is_loopback, is_private, place_of, require_safe
-from sapo_node.contributors.exchange import ReplyTooLong, exchange
+from sapo_node.contributors.address import address_of, is_private, place_of, require_safe
+from sapo_node.contributors.exchange import ReplyTooLong, client_of, exchange
 from sapo_protocol import LocalError
 from sapo_protocol.files import refuse_constant
 from sapo_protocol.printable import excerpt, line_of
 
 OPTION = "--generate"
-CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 600.0
-"""Seconds for a connection, and for a request with its reply."""
+REQUEST_SECONDS = 600.0
+"""Seconds for a request with its reply."""
 SHORT_REPLY = 2**20
 """Bytes of a reply that holds no completions, at most."""
 
@@ -49,17 +49,8 @@ class Connection:
         """Raises LocalError as `base_of` does."""
         base = base_of(url, key)
         self.place = place_of(base)
-        # Without compression, the limit of a reply bounds the bytes that are kept.
-        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         # Each request has a connection of its own: a server closes what is idle between two rounds.
-        self._client = partial(
-            httpx.AsyncClient,
-            base_url=base,
-            headers=headers,
-            timeout=httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS),
-            # A proxy from the environment may be another machine. What is addressed to this machine does not leave it.
-            trust_env=not is_loopback(base.host),
-        )
+        self._client = partial(client_of, base, key, seconds=REQUEST_SECONDS)
 
     def get(self, path: str) -> Any:
         """Return the JSON at a path. Raises ServerFailed."""
