@@ -24,6 +24,8 @@ MEDIUM = 400_000_000
 """Parameters of a model."""
 RANK = 16
 """Of LoRA adapters."""
+EXAMPLES = 3
+"""Worked examples for a pretrained model. A model behind an endpoint is taken to be one."""
 ALL_WEIGHTS = 0.1
 """The learning rate of all weights, as a factor on that of adapters."""
 
@@ -90,5 +92,5 @@ def _of_model(model: str) -> Recipe:
         learning_rate=4e-4 if parameters < MEDIUM else 1e-4,
         dtype=AUTO,
         max_tokens=32 if parameters < MEDIUM else 256,
-        examples=3,
+        examples=EXAMPLES,
     )

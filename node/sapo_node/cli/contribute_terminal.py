@@ -50,7 +50,7 @@ class Person:
     ) -> list[tuple[Sampled, ...]]:
         """Return what the person typed for each prompt, up to G completions. Raises TaskSkipped."""
         del max_tokens, seed
-        return [await self._group(prompt.text, completions) for prompt in prompts]
+        return [await self._group(prompt, completions) for prompt in prompts]
 
     def __call__(self, event: Event) -> None:
         """Print an event."""
@@ -65,12 +65,15 @@ class Person:
             case Stopped(view):
                 self._say(f"stopped; prompts shared in total: {_shared(view)}", "bold")
 
-    async def _group(self, prompt: str, completions: int) -> tuple[Sampled, ...]:
+    async def _group(self, prompt: Prompt, completions: int) -> tuple[Sampled, ...]:
         self._asking = True
         try:
             # Discard what was typed for the previous prompt after its end.
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
-            self._console.print(Panel(Text(prompt.strip()), title="prompt", title_align="left"))
+            for example in prompt.examples:
+                text = Text(f"{example.prompt.strip()}\n\n{example.completion.strip()}")
+                self._console.print(Panel(text, title="example", title_align="left", style="dim"))
+            self._console.print(Panel(Text(prompt.text.strip()), title="prompt", title_align="left"))
             minutes, seconds = divmod(int(self._seconds), 60)
             self._console.print(
                 f"{minutes} min {seconds} s; type your result, or your reasoning and <answer>your result</answer>\n"
@@ -99,6 +102,8 @@ class Person:
                 answers.append(line if "<answer>" in line else f"<answer>{line}</answer>")
             elif answers:
                 break
+            else:
+                self._console.print("there is no answer to share yet; Ctrl-D skips the prompt", style="dim")
         return answers
 
     def _say(self, text: str, style: str) -> None:

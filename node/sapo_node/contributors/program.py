@@ -1,6 +1,7 @@
 """Gets answers from a program that the operator trusts. It reads one line of JSON per prompt and writes one line back.
 
-If the program dies, hangs or writes an invalid line, the node ends it, and starts it again for the next prompt.
+If the program dies, hangs or writes an invalid line, the node ends it, and starts it again for the next prompt. If that
+happens before its first answer, the program cannot work, and the node stops with LocalError.
 """
 
 import json
@@ -10,8 +11,10 @@ import re
 import select
 import shlex
 import shutil
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import trio
 
@@ -20,7 +23,7 @@ from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.processes.child import ChildProcess
 from sapo_node.processes.words import listen
-from sapo_node.training.rollout import AnswerFailed
+from sapo_node.training.rollout import AnswerFailed, TaskSkipped
 from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt
 
@@ -29,6 +32,8 @@ logger = logging.getLogger("sapo.program")
 ANSWER_SECONDS = 120.0
 """Seconds for one prompt, including the start of the program."""
 STOP_GRACE = 10.0
+LAST_WORDS = 10
+"""Lines of stderr that an error quotes, at most. Node.js ends with nine lines that do not name the error."""
 MAX_LINE_BYTES = 4_000_000
 _CHUNK = 65_536
 _TEXTS = re.compile(rb'\s*\[\s*(?:"(?:[^"\\]|\\.)*+"\s*(?:,\s*"(?:[^"\\]|\\.)*+"\s*)*+)?\]\s*')
@@ -37,13 +42,8 @@ _TEXTS = re.compile(rb'\s*\[\s*(?:"(?:[^"\\]|\\.)*+"\s*(?:,\s*"(?:[^"\\]|\\.)*+"
 
 @asynccontextmanager
 async def program(command: str, *, max_bytes: int) -> AsyncIterator["Program"]:
-    """The program of a command line, run without a shell. Raises LocalError if it is not found."""
-    try:
-        argv = shlex.split(command)
-    except ValueError as error:
-        raise LocalError(f"--program {command!r} is not a command line: {error}") from error
-    if not argv or shutil.which(argv[0]) is None:
-        raise LocalError(f"--program {command!r} cannot be found; give the path of a program or a name on PATH")
+    """The program of a command line, run without a shell. Raises LocalError if it cannot be run."""
+    argv = _argv(command)
     async with trio.open_nursery() as nursery:
         answerer = Program(argv, nursery, max_bytes=max_bytes)
         try:
@@ -53,13 +53,35 @@ async def program(command: str, *, max_bytes: int) -> AsyncIterator["Program"]:
         nursery.cancel_scope.cancel()
 
 
+def _argv(command: str) -> list[str]:
+    """Return the words of a command line. Raises LocalError unless the first is a program."""
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise LocalError(f"--program {command!r} is not a command line: {error}") from error
+    if not argv or shutil.which(argv[0]) is None:
+        path = Path(argv[0]) if argv and "/" in argv[0] else None
+        if path and path.is_dir():
+            raise LocalError(f"--program {command!r} cannot be run: {argv[0]} is a folder; give a program in it")
+        if path and path.exists():
+            raise LocalError(
+                f"--program {command!r} cannot be run: {argv[0]} is not executable; give what runs it, as in "
+                f'"python3 {argv[0]}", or run: chmod +x {argv[0]}'
+            )
+        raise LocalError(f"--program {command!r} cannot be found; give the path of a program or a name on PATH")
+    return argv
+
+
 class _Life:
     """One run of the program, and its output."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("SAPO_NODE_")}  # secrets
         self.process = ChildProcess(argv, env=env, capture_stderr=True)
-        self.last_words = ""
+        self.words: deque[str] = deque(maxlen=LAST_WORDS)
+        """What it wrote to stderr since its last answer."""
+        self.silent = trio.Event()
+        """Set when its stderr has ended."""
         self._buffer = bytearray()
 
     async def ask(self, line: bytes) -> bytes:
@@ -88,9 +110,10 @@ class _Life:
         """Copy the program's stderr to the log, line by line."""
         assert self.process.stderr is not None
         await listen(self.process.stderr, self._note)
+        self.silent.set()
 
     def _note(self, words: str) -> None:
-        self.last_words = words
+        self.words.append(words)
         logger.info("%s", words)
 
 
@@ -102,13 +125,26 @@ class Program:
         self._nursery = nursery
         self._max_bytes = max_bytes
         self._life: _Life | None = None
+        self._has_answered = False
 
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each prompt. Raises AnswerFailed if the program fails or writes an invalid line."""
+        """G completions for each prompt.
+
+        Raises TaskSkipped if the program skips all of them, AnswerFailed if it fails or writes an invalid line, and
+        LocalError if that happens before its first answer.
+        """
         del max_tokens, seed
-        return [await self._group(prompt, completions) for prompt in prompts]
+        try:
+            given = [await self._texts(prompt, completions) for prompt in prompts]
+        except AnswerFailed as failure:
+            if self._has_answered:
+                raise
+            raise LocalError(f"{failure}; it never answered a prompt, so the node stops") from failure
+        if not any(given):
+            raise TaskSkipped("the program skipped all prompts of a round")
+        return [filled([completion(text, "stop", self._max_bytes) for text in texts], completions) for texts in given]
 
     async def end(self, *, grace: float = 0.0) -> int | None:
         """End the program and return its exit status, or None if it did not run."""
@@ -118,7 +154,8 @@ class Program:
         with trio.CancelScope(shield=True):
             return await life.process.end(grace=grace)
 
-    async def _group(self, prompt: Prompt, completions: int) -> tuple[Sampled, ...]:
+    async def _texts(self, prompt: Prompt, completions: int) -> list[str]:
+        """Ask the program for completions of a prompt. Raises AnswerFailed."""
         examples = [[each.prompt, each.completion] for each in prompt.examples]
         asked = {"prompt": prompt.text, "system": SYSTEM, "completions": completions}
         line = json.dumps({**asked, "examples": examples} if examples else asked).encode() + b"\n"
@@ -126,7 +163,8 @@ class Program:
         try:
             with trio.fail_after(ANSWER_SECONDS):
                 texts = _texts(await self._running().ask(line), completions)
-            answered = True
+            answered = self._has_answered = True
+            self._running().words.clear()
         except trio.TooSlowError:
             raise AnswerFailed(f"the program did not answer within {ANSWER_SECONDS:g} s and is ended") from None
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -135,7 +173,7 @@ class Program:
             # After a failure or a cancellation, a late answer must not become the answer to the next prompt.
             if not answered:
                 await self.end()
-        return filled([completion(text, "stop", self._max_bytes) for text in texts], completions)
+        return texts
 
     def _running(self) -> _Life:
         if self._life is None:
@@ -149,8 +187,9 @@ class Program:
         life = self._life
         with trio.move_on_after(STOP_GRACE):
             await life.process.exited()
+            await life.silent.wait()
         status = await self.end()
-        return f"the program ended with status {status}{life.last_words and ': ' + life.last_words}"
+        return f"the program ended with status {status}{': ' if life.words else ''}{' | '.join(life.words)}"
 
 
 def _texts(line: bytes, completions: int) -> list[str]:

@@ -15,7 +15,7 @@ from sapo_node.contributors import program as module
 from sapo_node.contributors.program import program
 from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.processes.words import LINES
-from sapo_node.training.rollout import AnswerFailed
+from sapo_node.training.rollout import AnswerFailed, TaskSkipped
 from sapo_protocol import LocalError
 
 LOOP = "import json, os, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
@@ -43,10 +43,15 @@ async def ask(answerer, *prompts, completions=4):
 
 
 async def failure(answerer):
-    with pytest.raises(AnswerFailed) as caught:
+    """The line with which it fails, whether the node then stops or asks again."""
+    with pytest.raises(LocalError) as caught:
         await ask(answerer)
     (line,) = str(caught.value).splitlines()
     return line
+
+
+ONCE = "    if asked['prompt'] == 'first':\n        print('[\"a\"]', flush=True)\n        continue\n"
+"""Lines of a program that answers the prompt `first`."""
 
 
 async def test_a_question_is_one_line_and_the_answers_are_one_line(running):
@@ -89,15 +94,58 @@ async def test_a_program_that_dies_is_told_with_its_last_words_and_started_again
     dies_once = (
         f"    if not os.path.exists({str(mark)!r}):\n        open({str(mark)!r}, 'w')\n        sys.exit('no licence')\n"
     )
-    async with running(dies_once + ECHO) as answerer:
-        assert await failure(answerer) == "the program ended with status 1: no licence"
+    async with running(ONCE + dies_once + ECHO) as answerer:
+        await ask(answerer, "first")
+        with pytest.raises(AnswerFailed, match=r"^the program ended with status 1: no licence$"):
+            await ask(answerer)
         ((answer, *_),) = await ask(answerer)
     assert answer.text == "What?"
 
 
-async def test_the_last_line_of_a_program_is_told_also_without_a_line_break(running):
-    async with running("    sys.stderr.write('loading\\nno licence'); sys.stderr.flush(); os._exit(3)\n") as answerer:
-        assert await failure(answerer) == "the program ended with status 3: no licence"
+async def test_what_a_program_wrote_since_its_last_answer_is_told_also_without_a_line_break(running):
+    dies = "    sys.stderr.write('loading\\nno licence'); sys.stderr.flush(); os._exit(3)\n"
+    async with running("    print('started', file=sys.stderr, flush=True)\n" + ONCE + dies) as answerer:
+        await ask(answerer, "first")
+        assert (await failure(answerer)).endswith("the program ended with status 3: started | loading | no licence")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("{python} nosuch.py", "status 2: .*can't open file '.*nosuch.py'"),
+        ("{python} -c 'import nosuch'", "status 1: .*ModuleNotFoundError: No module named 'nosuch'"),
+        ("true", "status 0; it never answered"),
+        ("sh -c 'exit 7'", "status 7; it never answered"),
+        ("./not_a_program", "Exec format error"),
+        ("echo Loading the model", "the program answered 'Loading the model', not a JSON list"),
+        ("sh -c 'echo GPU lost >&2; exec cat'", "not a JSON list"),
+    ],
+)
+async def test_a_program_that_fails_before_its_first_answer_ends_the_node_with_its_own_words(
+    command, words, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "not_a_program").write_bytes(b"\x00\x01")
+    (tmp_path / "not_a_program").chmod(0o755)
+    async with program(command.format(python=sys.executable), max_bytes=99) as answerer:
+        with pytest.raises(LocalError, match=words) as caught:
+            await ask(answerer)
+    assert type(caught.value) is LocalError
+    assert str(caught.value).endswith("; it never answered a prompt, so the node stops")
+
+
+async def test_a_program_that_is_silent_for_too_long_before_its_first_answer_ends_the_node(running, monkeypatch):
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+    async with running("    time.sleep(60)\n") as answerer:
+        assert "did not answer within 0.5 s and is ended; it never answered" in await failure(answerer)
+
+
+async def test_a_round_of_which_the_program_skips_all_prompts_is_skipped(running):
+    skips = "    print('[]' if asked['prompt'] != 'first' else '[\"a\"]', flush=True)\n"
+    async with running(skips) as answerer:
+        with pytest.raises(TaskSkipped, match="skipped all prompts"):
+            await ask(answerer, "one", "two")
+        assert len(await ask(answerer, "one", "first")) == 2
 
 
 async def test_a_program_that_hangs_is_ended_with_all_that_it_started(running, tmp_path, monkeypatch):
@@ -194,9 +242,22 @@ async def test_the_program_ends_with_the_node_and_may_do_so_in_order(running, tm
     assert mark.exists()
 
 
-@pytest.mark.parametrize("command", ["", "there-is-no-such-program --flag", "/nonexistent/solver", "'unclosed"])
-async def test_a_command_that_cannot_be_run_is_refused_at_the_start(command):
-    with pytest.raises(LocalError, match="--program"):
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", "cannot be found"),
+        ("there-is-no-such-program --flag", "cannot be found"),
+        ("/nonexistent/solver", "cannot be found"),
+        ("'unclosed", "is not a command line"),
+        ("./solver.py --fast", r"is not executable; give what runs it, as in \"python3 ./solver.py\""),
+        ("./folder", "is a folder"),
+    ],
+)
+async def test_a_command_that_cannot_be_run_is_refused_at_the_start(command, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "solver.py").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(LocalError, match=f"--program .*{words}"):
         async with program(command, max_bytes=9):
             pass
 

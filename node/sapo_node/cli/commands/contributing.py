@@ -10,15 +10,18 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.app.events import Observer
+from sapo_node.app.recipe import EXAMPLES
 from sapo_node.app.running_node import RunningNode
-from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.numbers import Number, WholeOrAuto
 from sapo_node.cli.commands.options import as_json, configured, networked, own_identity, stderr
 from sapo_node.cli.contribute_terminal import Person
 from sapo_node.cli.live_view import LiveView, print_json_line
 from sapo_node.contributors.address import KEY_VARIABLE
+from sapo_node.contributors.chat_format import extra_body as read_extra_body
 from sapo_node.contributors.endpoint import endpoint
 from sapo_node.contributors.program import program
 from sapo_node.contributors.rounds import answer_seconds
+from sapo_node.sampling.mix import AUTO
 from sapo_node.training.rollout import Answerer
 from sapo_protocol import load_manifest
 
@@ -32,6 +35,17 @@ from sapo_protocol import load_manifest
     "--temperature", type=Number(0, 2), default=1.0, show_default=True, help="Sampling temperature of the endpoint."
 )
 @click.option("--max-tokens", type=int, help="Longest completion of the endpoint, in its tokens.  [default: 80]")
+@click.option(
+    "--extra-body",
+    metavar="JSON",
+    help='More keys for each request to the endpoint, e.g. \'{"reasoning_effort": "low"}\'.',
+)
+@click.option(
+    "--examples",
+    type=WholeOrAuto(),
+    metavar="N|auto",
+    help="Worked examples before each prompt.  [default: auto: 3 with --endpoint, else 0]",
+)
 @click.option("--program", "command", metavar="COMMAND", help="Ask this program. It runs without a sandbox.")
 @click.option("--terminal", is_flag=True, help="Answer the prompts yourself.")
 @click.option("--local", type=int, metavar="I", help="Tasks per round.  [default: 4; 1 with --terminal]")
@@ -43,6 +57,7 @@ def contribute(
     url: str | None,
     model: str | None,
     temperature: float,
+    extra_body: str | None,
     command: str | None,
     terminal: bool,
     rounds: int | None,
@@ -77,8 +92,13 @@ def contribute(
     sapo-node contribute --endpoint http://127.0.0.1:8000/v1 --model qwen3-4b
     """  # noqa: D301 - click reads the backspace
     _require_one_way(url, model, command, terminal=terminal)
+    if extra_body is not None and not url:
+        raise click.UsageError("--extra-body needs --endpoint: it goes into the requests to a server")
+    extra = read_extra_body(extra_body or "{}")
     changes = {"train": False, "model": model or ("program" if command else "person")}
     config = config.overridden(options | changes | ({"local": 1} if terminal else {}))
+    if url and config.examples == AUTO:
+        config = config.overridden({"examples": EXAMPLES})
     manifest = load_manifest(config.swarm)
     identity, key_is_new = own_identity(config, passphrase)
     with ExitStack() as stack:
@@ -93,14 +113,16 @@ def contribute(
         if command:
             contributor = program(command, max_bytes=manifest.max_completion_bytes)
         if url and model:
-            contributor = _server(url, model, temperature, max_bytes=manifest.max_completion_bytes)
+            contributor = _server(url, model, temperature, extra, max_bytes=manifest.max_completion_bytes)
         node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer, contributor=contributor)
         trio.run(partial(node.run, rounds=rounds))
 
 
-def _server(url: str, model: str, temperature: float, *, max_bytes: int) -> AbstractAsyncContextManager[Answerer]:
+def _server(
+    url: str, model: str, temperature: float, extra: dict[str, Any], *, max_bytes: int
+) -> AbstractAsyncContextManager[Answerer]:
     key = os.environ.get(KEY_VARIABLE)
-    return endpoint(url, model=model, key=key, temperature=temperature, max_bytes=max_bytes)
+    return endpoint(url, model=model, key=key, temperature=temperature, max_bytes=max_bytes, extra=extra)
 
 
 def _require_one_way(url: str | None, model: str | None, command: str | None, *, terminal: bool) -> None:
