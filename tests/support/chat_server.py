@@ -56,12 +56,12 @@ def mostly_right(request):
 class ChatServer(LoopbackServer):
     """Serves in a thread of its own; `behaviour(request)` is (status, headers, body)."""
 
-    def __init__(self, behaviour=mostly_right):
+    def __init__(self, behaviour=mostly_right, tls=None):
         self.behaviour = behaviour
         self.requests = []
         self.headers = []
         self.together = self.most_together = 0
-        super().__init__()
+        super().__init__(tls)
         self.url += "/v1"
 
     def _handler(server):  # noqa: N805 - `self` is the handler below
