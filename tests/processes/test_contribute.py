@@ -51,6 +51,9 @@ def test_a_node_trains_on_what_a_server_and_a_program_answer(tmp_path):
                         each["peer"] == peer and each["trained_groups"] > 0 for each in event.get("peers", ())
                     )
                 )
+        (_, request), *_ = server.requests
+        roles = [message["role"] for message in request["messages"]]
+        assert roles == ["system", *["user", "assistant"] * 3, "user"]  # three worked examples
         shared = solving.until_event("shared")
         assert set(shared["tasks"][0]) == {"dataset", "groups", "informative", "completions", "right"}
         assert not {"learner"} & set(solving.children())
@@ -83,7 +86,7 @@ class Typist:
 @contextmanager
 def person(folder, swarm):
     terminal, input_ = pty.openpty()
-    with contributing(folder, swarm, "--terminal", stdin=input_) as node:
+    with contributing(folder, swarm, "--terminal", "--examples", "1", stdin=input_) as node:
         os.close(input_)
         try:
             yield Typist(terminal, node), node
@@ -95,7 +98,8 @@ def test_a_person_answers_skips_and_stops(tmp_path, swarm, run_here):
     with person(tmp_path / "a", swarm) as (typist, node):
         while (result := solve(typist.prompt())) is None:
             typist.types("\x04")
-        typist.types(f"no idea\nI think <answer>{result}</answer>\n\n")
+        assert "─ example ─" in (node.folder / "stderr").read_text()
+        typist.types(f"\nno idea\nI think <answer>{result}</answer>\n\n")
         (task,) = node.until_event("shared")["tasks"]
         assert (task["groups"], task["informative"], task["completions"], task["right"]) == (1, 1, 8, 1)
         typist.prompt()

@@ -221,9 +221,16 @@ contribute {fresh} --program true --max-tokens 0           | 1 | max_tokens is 0
 contribute {fresh} --program true --local 17               | 1 | local is 17 & from 1 to 16
 contribute {fresh} --program true --rounds 0               | 2 | --rounds
 contribute {fresh} --program ./missing                     | 1 | './missing' cannot be found & on PATH
-contribute {fresh} --program ./node.key                    | 1 | ./node.key & cannot be (found|run|started)|executable
-contribute {fresh} --program ./place                       | 1 | ./place & cannot be (found|run|started)|folder
+contribute {fresh} --program ./node.key                    | 1 | ./node.key is not executable & chmod \+x
+contribute {fresh} --program ./place                       | 1 | ./place is a folder
 contribute {fresh} --program "'open"                       | 1 | --program & not a command line & quotation
+contribute {fresh} --program "python3 missing.py"          | 1 | status 2: .*can't open file .*missing.py & never
+contribute {fresh} --program true --examples 9             | 1 | examples is 9 & from 0 to 8
+contribute {fresh} --program true --examples many          | 2 | --examples & 'many' & auto
+contribute {fresh} --program true --extra-body {}          | 2 | --extra-body needs --endpoint
+contribute {fresh} --endpoint http://127.0.0.1:1 --model m --extra-body '{'          | 1 | not JSON & reasoning_effort
+contribute {fresh} --endpoint http://127.0.0.1:1 --model m --extra-body []           | 1 | --extra-body & no JSON object
+contribute {fresh} --endpoint http://127.0.0.1:1 --model m --extra-body '{"n": 1}'   | 1 | --extra-body & 'n'
 contribute {fresh} --terminal               | 1 | --terminal needs a terminal
 
 # demo

@@ -221,7 +221,7 @@ class Config:
     def model_label(self) -> str:
         """The name of the model that peers see: its name on the hub or of its folder, never a path of this machine."""
         name = self.model if is_hub_name(self.model) else Path(self.model).resolve().name
-        return name.encode()[: limits.MAX_MODEL_LABEL_BYTES].decode("utf-8", "ignore")
+        return name.encode("utf-8", "replace")[: limits.MAX_MODEL_LABEL_BYTES].decode("utf-8", "ignore")
 
     @property
     def groups(self) -> int:

@@ -82,8 +82,13 @@ async def endpoint(
 ) -> AsyncIterator["Endpoint"]:
     """A client for the endpoint below `url`, which ends in /v1 for most servers. `extra` goes into each request.
 
-    Raises LocalError if `url` is not an HTTP address, or if a key or password cannot be sent or would go unencrypted.
+    Raises LocalError if `url` is not an HTTP address, if a key or password cannot be sent or would go unencrypted, or
+    if the model's name is no text.
     """
+    if re.search("[\ud800-\udfff]", model):
+        raise LocalError(
+            f"--model {excerpt(model)!r} has bytes that are not UTF-8; give the name that the server lists"
+        )
     address = address_of(url, "--endpoint")
     require_safe(key, address, "--endpoint")
     async with client_of(address, key, seconds=REQUEST_SECONDS) as client:

@@ -66,7 +66,7 @@ def _argv(command: str) -> list[str]:
         if path and path.exists():
             raise LocalError(
                 f"--program {command!r} cannot be run: {argv[0]} is not executable; give what runs it, as in "
-                f'"python3 {argv[0]}", or run: chmod +x {argv[0]}'
+                f'"python3 solver.py", or run: chmod +x {argv[0]}'
             )
         raise LocalError(f"--program {command!r} cannot be found; give the path of a program or a name on PATH")
     return argv

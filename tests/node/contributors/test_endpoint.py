@@ -424,6 +424,13 @@ async def test_a_key_that_stays_here_goes_through_no_proxy(monkeypatch):
     assert (len(server.requests), proxy.requests) == (1, [])
 
 
+@pytest.mark.parametrize("model", ["\udcff", "a\ud800"])
+async def test_a_model_that_no_request_can_name_is_refused_at_the_start(model):
+    with pytest.raises(LocalError, match=r"--model .* are not UTF-8"):
+        async with endpoint("http://127.0.0.1:1/v1", model=model, key=None, temperature=1, max_bytes=99):
+            pass
+
+
 @pytest.mark.parametrize("key", ["two\nlines", "schlüssel"])
 async def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key):
     with pytest.raises(LocalError, match="SAPO_NODE_API_KEY") as caught:

@@ -249,7 +249,7 @@ async def test_the_program_ends_with_the_node_and_may_do_so_in_order(running, tm
         ("there-is-no-such-program --flag", "cannot be found"),
         ("/nonexistent/solver", "cannot be found"),
         ("'unclosed", "is not a command line"),
-        ("./solver.py --fast", r"is not executable; give what runs it, as in \"python3 ./solver.py\""),
+        ("./solver.py --fast", r"is not executable; give what runs it, as in \"python3 solver.py\""),
         ("./folder", "is a folder"),
     ],
 )

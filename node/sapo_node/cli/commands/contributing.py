@@ -49,7 +49,7 @@ from sapo_protocol import load_manifest
 @click.option("--program", "command", metavar="COMMAND", help="Ask this program. It runs without a sandbox.")
 @click.option("--terminal", is_flag=True, help="Answer the prompts yourself.")
 @click.option("--local", type=int, metavar="I", help="Tasks per round.  [default: 4; 1 with --terminal]")
-@click.option("--rounds", type=click.IntRange(1), help="Stop after sharing this many rounds.")
+@click.option("--rounds", type=click.IntRange(1), help="Stop after this many rounds with completions.")
 @as_json
 def contribute(
     config: Config,
@@ -76,10 +76,12 @@ def contribute(
 
     \b
     --endpoint  The server must speak the chat completions API of OpenAI. If it needs a key, set SAPO_NODE_API_KEY.
-                A round asks for I x G completions; --rounds bounds the cost.
+                A round asks for I x G completions; --rounds bounds the cost: a round of empty completions counts.
+                After 8 rounds without a text the command ends.
     --program   For each prompt it reads a line {"prompt": "...", "system": "...", "completions": G}, and within 120 s
                 writes a line ["...", ...] of up to G completions with <answer> and </answer> around the results. It
-                must flush. [] skips the prompt. If it fails, the node starts it again. Stderr goes to the log.
+                must flush. [] skips the prompt. If it fails, the node starts it again; before its first answer, a
+                failure ends the command. Stderr goes to the log.
     --terminal  You may type up to G different answers to a prompt. The node adds the tags unless you type them.
                 You have one epoch minus 30 s.
 
