@@ -51,7 +51,7 @@ def test_an_authority_of_the_environment_is_trusted(reach, tmp_path, monkeypatch
         with monkeypatch.context() as environment:
             environment.setenv("SSL_CERT_FILE", str(file))
             reach(server.url)
-        monkeypatch.setenv("SSL_CERT_DIR", f"/nonexistent:{tmp_path / 'hashed'}")
+        monkeypatch.setenv("SSL_CERT_DIR", f"{file}:{tmp_path / 'hashed'}")
         reach(server.url)
     assert len(server.requests) == 2
 
@@ -85,10 +85,10 @@ def test_a_server_that_does_not_speak_tls_is_told(reach):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("SSL_CERT_FILE", "/nonexistent/ca.pem", "No such file"),
+        ("SSL_CERT_FILE", f"{__file__}.pem", "No such file"),
         ("SSL_CERT_FILE", __file__, "PEM"),
         ("SSL_CERT_FILE", "/", "folder|directory|PEM"),
-        ("SSL_CERT_DIR", "/nonexistent", "no folder"),
+        ("SSL_CERT_DIR", __file__, "no folder"),
         ("ALL_PROXY", "socks5://127.0.0.1:1", "socks"),
         ("ALL_PROXY", "nonsense://127.0.0.1:1", "nonsense"),
         ("NO_PROXY", "fd00::/8", "port"),
