@@ -4,6 +4,7 @@ Opening a pipe can block, and reading a device may never end. `open_regular` the
 then checks the type of what it opened. Every error is a LocalError: nothing else in this project opens such a file.
 """
 
+import codecs
 import hashlib
 import json
 import os
@@ -15,11 +16,32 @@ from typing import Any, NoReturn
 from .errors import LocalError
 from .printable import line_of
 
+_MARKS = {
+    codecs.BOM_UTF8: "UTF-8",
+    codecs.BOM_UTF32_LE: "UTF-32",  # it begins as the mark of UTF-16 does
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NoSuchFile(LocalError):
     """No file exists at the path."""
+
+
+def expanded(path: str) -> str:
+    """Return a path as a person wrote it. `~` or `~user` at its start becomes the home folder, where no shell did that.
+
+    Raises LocalError if there is no such home folder.
+    """
+    if not path.startswith("~"):
+        return path
+    found = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises RuntimeError
+    name = path.partition("/")[0]
+    if not found.startswith("/") or (name == "~" and os.environ.get("HOME") == ""):
+        raise LocalError(f"{path}: there is no home folder for {name}; write the whole path, or ./{path} for a name")
+    return found
 
 
 def open_regular(path: Path, what: str, *, follow: bool = True) -> BufferedReader:
@@ -83,14 +105,31 @@ def read_bounded(path: Path, limit: int, what: str) -> bytes:
     return data
 
 
+def text_of(data: bytes, path: Path) -> str:
+    """Return the text of a file as UTF-8. Raises LocalError, which names what an editor wrote instead."""
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            raise LocalError(
+                f"{path} begins with the byte order mark of {encoding}: save it as UTF-8 without such a mark"
+            )
+    if b"\0" in data:
+        line = data[: data.index(b"\0")].count(b"\n") + 1
+        raise LocalError(f"{path} holds a zero byte in line {line}, as UTF-16 text does: save it as UTF-8")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise LocalError(f"{path} is not UTF-8 text: see byte {error.start}, in line {line}") from error
+
+
 def read_json(path: Path, limit: int, what: str) -> dict[str, Any]:
     """Return the object in a JSON file of at most `limit` bytes. NaN and infinities are no JSON.
 
     Raises NoSuchFile or LocalError.
     """
-    data = read_bounded(path, limit, what)
+    text = text_of(read_bounded(path, limit, what), path)
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=refuse_constant)
+        value = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise LocalError(f"{path} is not plain JSON ({line_of(error)}): give another file") from error
     if not isinstance(value, dict):

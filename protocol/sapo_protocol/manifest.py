@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from . import limits
 from .cbor import Value, decode, encode
 from .errors import Layer, LocalError, RemoteError
-from .files import NoSuchFile
+from .files import NoSuchFile, expanded
 from .toml import parse_toml, read_toml, toml_value
 
 MAJOR_VERSION = 1
@@ -196,7 +196,8 @@ def _checked(kind: type[T], table: object, source: str) -> T:
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     if unknown := sorted(set(table) - set(known)):
         names = sorted(set(known) - {"x"})  # only later versions define keys of `x`, so people do not write it
-        raise LocalError(f"{source}: unknown key {unknown[0]!r}; known keys are {', '.join(names)}")
+        what = "section" if isinstance(table[unknown[0]], dict) else "key"
+        raise LocalError(f"{source}: unknown {what} {unknown[0]!r}; known keys are {', '.join(names)}")
     if missing := [name for name, field in known.items() if field.default is MISSING and name not in table]:
         raise LocalError(f"{source}: the key {missing[0]!r} is missing")
     types = {
@@ -238,7 +239,7 @@ def load_manifest(name: str) -> Manifest:
         text = resources.files(__package__).joinpath("manifests", f"{name}.toml").read_text("utf-8")
         return parse_manifest(text, f"manifest {name!r}")
     try:
-        return _from_table(read_toml(Path(name), limits.MAX_MANIFEST_BYTES, "manifest"), name)
+        return _from_table(read_toml(Path(expanded(name)), limits.MAX_MANIFEST_BYTES, "manifest"), name)
     except NoSuchFile as error:
         shipped = ", ".join(shipped_manifests())
         raise LocalError(f"no manifest {name!r}: give one of {shipped}, or the path of a TOML file") from error

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from .errors import LocalError
-from .files import read_bounded
+from .files import read_bounded, text_of
 from .limits import MAX_UINT
-from .printable import is_printable
+from .printable import excerpt, is_printable
 
 _MAX_LEVELS = 32
 """Levels of nested tables and lists. No file of this project has more than 8."""
 _MAX_DOTS = 1_000
 """Dots in one line. A key never spans lines, and tomllib needs half a minute for one key of 32,000 parts."""
 _MIN_INTEGER = -(2**63)
+_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
@@ -25,12 +26,7 @@ def read_toml(path: Path, limit: int, what: str) -> dict[str, Any]:
 
     Raises NoSuchFile if no file exists at `path`, and LocalError if it cannot be read.
     """
-    data = read_bounded(path, limit, what)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise LocalError(f"{path} is not valid TOML: byte {error.start} is not UTF-8 text") from error
-    return parse_toml(text, str(path))
+    return parse_toml(text_of(read_bounded(path, limit, what), path), str(path))
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
@@ -45,9 +41,20 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
     except RecursionError as error:
         raise LocalError(_too_deep(source)) from error
     except ValueError as error:  # TOMLDecodeError, and Python's own error for an integer of thousands of digits
-        raise LocalError(f"{source} is not valid TOML: {error}") from error
+        raise LocalError(f"{source} is not valid TOML: {_explained(error, text)}") from error
     _require_bounds(table, source)
     return table
+
+
+def _explained(error: ValueError, text: str) -> str:
+    """Return tomllib's words with the line that it means. They name neither the line's key nor its section."""
+    place = _LINE.search(str(error))
+    lines = text.rstrip().split("\n")
+    number = int(place[1]) if place else len(lines)
+    line = excerpt(lines[number - 1])
+    if "Cannot overwrite" in str(error) or "Cannot declare" in str(error):
+        return f"line {number} sets again what was set before: {line}"
+    return f"{error}: {line}"
 
 
 def _require_bounds(table: dict[str, Any], source: str) -> None:

@@ -1,6 +1,7 @@
 """Files and TOML that a stranger may have written: read within limits, and never a way to steer a terminal."""
 
 import os
+import pwd
 import random
 import time
 
@@ -8,9 +9,9 @@ import pytest
 
 from mutation import mutated
 from sapo_protocol import Layer, LocalError, RemoteError, load_manifest, parse_manifest, render_manifest
-from sapo_protocol.files import NoSuchFile, open_regular, read_bounded, read_json
+from sapo_protocol.files import NoSuchFile, expanded, open_regular, read_bounded, read_json
 from sapo_protocol.printable import printable
-from sapo_protocol.toml import parse_toml, toml_value
+from sapo_protocol.toml import parse_toml, read_toml, toml_value
 
 STEERING = [
     *map(chr, range(0x20)),
@@ -46,6 +47,53 @@ def test_what_is_no_json_object_is_one_error(tmp_path, text):
 def test_a_json_object_is_read(tmp_path):
     (tmp_path / "it").write_text('{"a": [1, "é"]}')
     assert read_json(tmp_path / "it", 100, "index") == {"a": [1, "é"]}
+
+
+@pytest.mark.parametrize(("path", "found"), [("~", "/h"), ("~/x", "/h/x"), ("x/~", "x/~"), ("./~", "./~")])
+def test_a_tilde_at_the_start_is_the_home_folder(path, found, monkeypatch):
+    monkeypatch.setenv("HOME", "/h")
+    assert expanded(path) == found
+
+
+def test_a_tilde_with_a_name_is_the_home_folder_of_that_user():
+    assert expanded("~root/x") == f"{pwd.getpwnam('root').pw_dir}/x"
+
+
+@pytest.mark.parametrize(("path", "home"), [("~nobody-has-this-name/x", "/h"), ("~/x", "")])
+def test_a_tilde_without_a_home_folder_is_refused_with_what_to_write(path, home, monkeypatch):
+    monkeypatch.setenv("HOME", home)
+    with pytest.raises(LocalError, match=rf"no home folder for {path.partition('/')[0]}; write the whole path"):
+        expanded(path)
+
+
+NO_TEXT = {
+    "utf-8-sig": "the byte order mark of UTF-8",
+    "utf-16": "the byte order mark of UTF-16",
+    "utf-32": "the byte order mark of UTF-32",
+    "utf-16-le": "a zero byte in line 1, as UTF-16 text does",
+    "latin-1": "not UTF-8 text: see byte 7, in line 2",
+}
+
+
+@pytest.mark.parametrize("encoding", NO_TEXT)
+@pytest.mark.parametrize("read", [read_toml, read_json])
+def test_text_in_another_encoding_is_refused_by_the_name_of_that_encoding(tmp_path, encoding, read):
+    (tmp_path / "it").write_bytes("# 1\r\n# é".encode(encoding))
+    with pytest.raises(LocalError, match=NO_TEXT[encoding]):
+        read(tmp_path / "it", 100, "file")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a = 1\nb = 2\na = 3", "line 3 sets again what was set before: a = 3"),
+        ("[n]\nx = 1\n[n]\ny = 1", r"line 3 sets again what was set before: \[n\]"),
+        ("a = 1\r\nb c = 2\r\n", "line 2.*: b c = 2$"),
+    ],
+)
+def test_an_error_in_toml_shows_the_line(text, told):
+    with pytest.raises(LocalError, match=told):
+        parse_toml(text, "it")
 
 
 @pytest.mark.parametrize("make", [pipe, folder, device])
@@ -109,7 +157,7 @@ def test_hostile_toml_is_one_error_at_once(text):
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_manifest_is_refused(tmp_path, text):
     (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(LocalError, match="not valid TOML"):
+    with pytest.raises(LocalError, match=r"not valid TOML|zero byte"):
         load_manifest(str(tmp_path / "mine.toml"))
 
 
