@@ -36,6 +36,7 @@ from sapo_node.feed.rows import LogProbs, Row, completions_of, prompt_ids, repor
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import GroupReport
 from sapo_protocol import LocalError
+from sapo_protocol.files import expanded
 
 __all__ = [
     "Batch",
@@ -94,7 +95,7 @@ class Feed:
 
     def __init__(self, file: str | Path, *, patience: float = 600.0) -> None:
         """`file` is the node's `feed.json`. The client tries for `patience` seconds to reach a node that is away."""
-        self._file = Path(file).expanduser()
+        self._file = Path(expanded(str(file)))
         self._patience = patience
         self._reported = Report("")
         self._client = httpx.Client(timeout=_REQUEST_SECONDS, trust_env=False)  # no proxy may see the token

@@ -10,18 +10,17 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import platformdirs
-
 from sapo_node.app.environment import FILE_VARIABLE, settings_of
-from sapo_node.app.places import placed
+from sapo_node.app.places import PATHS, placed
 from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective
 from sapo_node.groups.model_name import is_hub_name
 from sapo_node.groups.prompt import MAX_EXAMPLES
 from sapo_node.observability.curves.request import LIBRARIES
 from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
 from sapo_node.sampling.weights import Selection
+from sapo_node.storage.user_folders import default_state
 from sapo_protocol import LocalError, limits, public_key_of
-from sapo_protocol.files import NoSuchFile
+from sapo_protocol.files import NoSuchFile, expanded
 from sapo_protocol.toml import read_toml, toml_value
 
 _MAX_BYTES = 8 * 2**20
@@ -52,7 +51,9 @@ class Config:
     )
     key: str = _key("node.key", "The file of this node's Ed25519 key. The node makes it if it is missing.")
     state: str = _key(
-        platformdirs.user_state_dir("sapo-node"), "The folder under which each swarm and key keeps its state."
+        default_state(),
+        "The folder under which each swarm and key keeps its state. The folder above it must exist, unless this is the "
+        "default.",
     )
     listen: tuple[str, ...] = _key(("/ip4/0.0.0.0/tcp/0",), "Multiaddresses to listen on; port 0 takes a free port.")
     announce: tuple[str, ...] = _key(
@@ -163,6 +164,8 @@ class Config:
     no_sandbox: bool = _key(False, "Train on external groups even if this system cannot sandbox the scorer.")
 
     def __post_init__(self) -> None:
+        for name in PATHS:
+            object.__setattr__(self, name, expanded(getattr(self, name)))
         bounds = {
             "local": (1, 16),
             "external": (0, 256),
@@ -208,6 +211,13 @@ class Config:
             raise LocalError(f"trusted and banned both hold {min(both)}; take it out of one")
 
     @property
+    def states(self) -> Path:
+        """The folder under which each swarm and key keeps its state. Raises LocalError if there is none."""
+        if not self.state:
+            raise LocalError("this user has no home folder, so there is no default for --state: give a folder")
+        return Path(self.state)
+
+    @property
     def fed(self) -> bool:
         """Whether the policy is a trainer of another program."""
         return self.feed != "off"
@@ -240,7 +250,7 @@ def load_config(path: Path | None, environ: Mapping[str, str] = os.environ) -> C
     Raises LocalError for a bad file, variable, key or value.
     """
     kinds = {each.name: _NUMBER_OR_AUTO.get(each.name, type(each.default)) for each in fields(Config)}
-    path = path or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+    path = path or (Path(expanded(environ[FILE_VARIABLE])) if environ.get(FILE_VARIABLE) else None)
     written = placed(checked(_read(path), str(path)), path.parent) if path else {}
     return Config(**(written | settings_of(environ, kinds, frozenset(_NUMBER_OR_AUTO))))
 
@@ -261,6 +271,10 @@ def checked(table: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _value(name: str, value: Any, source: str) -> Any:
+    if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(each, Mapping) for each in value)):
+        raise LocalError(
+            f"{source}: a configuration has no section [{name}]; remove that line and keep the keys below it"
+        )
     if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):
         raise LocalError(f"{source}: {name} holds a zero byte; take it out")
     defaults = {each.name: each.default for each in fields(Config)}

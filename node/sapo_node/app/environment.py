@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from sapo_node.sampling.mix import AUTO
-from sapo_node.storage.keys import PASSPHRASE_VARIABLE
+from sapo_node.storage.keys import PASSPHRASE_FILE_VARIABLE, PASSPHRASE_VARIABLE
 from sapo_protocol import LocalError
 
 PREFIX = "SAPO_NODE_"
 FILE_VARIABLE = "SAPO_NODE_CONFIG"
 """The path of the configuration file, for a command without --config."""
-_OTHERS = frozenset({FILE_VARIABLE, PASSPHRASE_VARIABLE, "SAPO_NODE_API_KEY"})
+_OTHERS = frozenset({FILE_VARIABLE, PASSPHRASE_VARIABLE, PASSPHRASE_FILE_VARIABLE, "SAPO_NODE_API_KEY"})
 """Variables that are no key of the configuration."""
 _KUBERNETES = re.compile(r"SAPO_NODE_(SERVICE|PORT)(_.*)?")
 """Variables that Kubernetes sets in each container when a service is called sapo-node."""

@@ -1,4 +1,4 @@
-"""The paths in a configuration file. A relative one begins at the folder of the file.
+"""The paths in a configuration file. A relative one begins at the folder of the file, and `~` is a home folder.
 
 So a file names the same key, state, manifest and model from wherever a command is run. If they began at the working
 directory, `start` from another folder would make a new key: a node that nobody knows, and that has learnt nothing.
@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sapo_protocol import shipped_manifests
+from sapo_protocol.files import expanded
+
+PATHS = ("key", "state", "swarm", "model")
+"""The keys of the configuration that may hold a path."""
 
 
 def placed(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -23,6 +27,9 @@ def placed(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _placed(name: str, value: Any, folder: Path) -> Any:
+    if name not in PATHS or not value:
+        return value
+    value = expanded(value)
     is_path = (
         name in {"key", "state"}
         or (name == "swarm" and value not in shipped_manifests())

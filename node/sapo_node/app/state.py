@@ -18,6 +18,7 @@ from sapo_node.sampling import buffer, memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.umask import OTHERS, for_owner_alone
+from sapo_node.storage.user_folders import default_state
 from sapo_node.storage.work_folder import made_folder
 from sapo_node.training import batch_log
 from sapo_node.trust import accounts
@@ -64,6 +65,17 @@ class StateFolder:
 def state_folder(root: Path, manifest: Manifest, peer: str) -> StateFolder:
     """Return the state folder of a peer in a swarm. Its path has the network id: two swarms may have the same name."""
     return StateFolder(root / f"{manifest.name}-{manifest.network_id.hex()[:16]}" / peer)
+
+
+def require_root(root: Path) -> None:
+    """Raise LocalError if the folder above the one for states is missing: the path may be misspelt, and the node would
+    start from nothing there. The default folder may be the first in the home of its user.
+    """
+    if not root.parent.is_dir() and str(root) != default_state():
+        what = "is not a folder" if os.path.lexists(root.parent) else "does not exist"
+        raise LocalError(
+            f"cannot use the state folder {root}: {root.parent} {what}; make it first, or choose another --state"
+        )
 
 
 def require_usable(root: Path, manifest: Manifest) -> None:

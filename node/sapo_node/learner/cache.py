@@ -5,15 +5,16 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-import platformdirs
-
+from sapo_node.storage.user_folders import cache_folder
 from sapo_node.storage.work_folder import new_folder
 from sapo_protocol.files import sha256_of
 
 
 def place_of(name: str) -> Path:
-    """Return the folder of a model. It exists if the model has been converted."""
-    return Path(platformdirs.user_cache_dir("sapo-node")) / "models" / name
+    """Return the folder of a model. It exists if the model has been converted. Raises LocalError if this user has no
+    folder for models.
+    """
+    return cache_folder() / "models" / name
 
 
 def put(target: Path, write: Callable[[Path], None]) -> None:

@@ -13,8 +13,11 @@ from sapo_protocol import LocalError, peer_id
 from sapo_protocol.files import NoSuchFile, read_bounded
 
 _MAX_KEY_FILE = 16_384
+_MAX_PASSPHRASE_FILE = 4_096
 PASSPHRASE_VARIABLE = "SAPO_NODE_PASSPHRASE"  # noqa: S105 - a name, not a secret
 """Environment variable that holds the passphrase of the key file."""
+PASSPHRASE_FILE_VARIABLE = "SAPO_NODE_PASSPHRASE_FILE"  # noqa: S105 - a name, not a secret
+"""Environment variable that names a file with the passphrase, such as a credential of systemd."""
 _OTHERS_MAY_READ = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -59,10 +62,13 @@ def _exists(path: Path) -> LocalError:
 
 
 def create_key(path: Path, passphrase: str | None = None) -> Identity:
-    """Write a new key to `path`, mode 0600. Raises LocalError if the file exists or cannot be written."""
+    """Write a new key to `path`, mode 0600. Raises LocalError if the file exists or cannot be written.
+
+    It makes no folder: a misspelt path would make a node that no peer knows.
+    """
+    require_folder(path)
     key = Ed25519PrivateKey.generate()
     pem = _pem(key, passphrase)
-    _make_parent(path)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
@@ -95,13 +101,15 @@ def _bytes(passphrase: str) -> bytes:
     return passphrase.encode("utf-8", "surrogateescape")
 
 
-def _make_parent(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise LocalError(f"{path.parent} is not a folder, so it cannot hold a key: give another path") from error
-    except OSError as error:
-        raise LocalError(f"cannot create the folder {path.parent}: {error.strerror}") from error
+def require_folder(path: Path) -> None:
+    """Raise LocalError if the folder of a key file is missing."""
+    if path.parent.is_dir():
+        return
+    if os.path.lexists(path.parent):
+        raise LocalError(f"{path.parent} is not a folder, so it cannot hold a key: give another path")
+    raise LocalError(
+        f"there is no folder {path.parent} for the key {path}: make the folder first, or give another path"
+    )
 
 
 def load_key(path: Path, passphrase: str | None = None) -> Identity:
@@ -114,11 +122,13 @@ def load_key(path: Path, passphrase: str | None = None) -> Identity:
     is_encrypted = b"ENCRYPTED" in pem
     if passphrase and not is_encrypted and b"PRIVATE KEY" in pem:
         raise LocalError(
-            f"{path} has no passphrase, but one was given: leave out --passphrase, and unset {PASSPHRASE_VARIABLE}"
+            f"{path} has no passphrase, but one was given: leave out --passphrase and --passphrase-file, and unset "
+            f"{PASSPHRASE_VARIABLE} and {PASSPHRASE_FILE_VARIABLE}"
         )
     if is_encrypted and not passphrase:
         raise PassphraseNeeded(
-            f"{path} has a passphrase: set {PASSPHRASE_VARIABLE}, or run this at a terminal, where the node asks"
+            f"{path} has a passphrase: set {PASSPHRASE_VARIABLE} or {PASSPHRASE_FILE_VARIABLE}, or run this "
+            f"at a terminal, where the node asks"
         )
     try:
         key = serialization.load_pem_private_key(pem, _bytes(passphrase) if is_encrypted and passphrase else None)
@@ -134,10 +144,29 @@ def load_key(path: Path, passphrase: str | None = None) -> Identity:
     return Identity(key)
 
 
+def read_passphrase(path: Path) -> str:
+    """Return the passphrase in a file: its text without the line break at its end.
+
+    Raises LocalError if there is no such file, if other users can read it, or if it is empty.
+    """
+    data = read_bounded(path, _MAX_PASSPHRASE_FILE, "passphrase file")
+    # systemd gives its user a credential of root by an ACL, whose mask stands in place of the mode of the group.
+    _require_private(path, _OTHERS_MAY_READ if path.stat().st_uid == os.geteuid() else stat.S_IRWXO)
+    passphrase = data.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
+    if not passphrase:
+        raise LocalError(f"the passphrase file {path} is empty: write the passphrase into it")
+    return passphrase
+
+
+def _require_private(path: Path, forbidden: int) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & forbidden:
+        raise LocalError(f"other users can read {path} (mode {mode:04o}); run: chmod 600 {path}")
+
+
 def _read(path: Path) -> bytes:
     try:
         pem = read_bounded(path, _MAX_KEY_FILE, "key file")
-        mode = path.stat().st_mode
     except NoSuchFile as error:
         if path.is_symlink():
             raise LocalError(
@@ -148,8 +177,7 @@ def _read(path: Path) -> bytes:
             f"there is no key file {path}; run this in the folder of the node's key, give its path with --key, or make "
             f"a new key with: sapo-node keygen --key {path}"
         ) from error
-    if mode & _OTHERS_MAY_READ:
-        raise LocalError(f"other users can read {path} (mode {stat.S_IMODE(mode):04o}); run: chmod 600 {path}")
+    _require_private(path, _OTHERS_MAY_READ)
     return pem
 
 

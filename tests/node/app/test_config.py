@@ -11,6 +11,7 @@ import pytest
 
 from mutation import mutated
 from sapo_node.app.config import Config, load_config, render_config
+from sapo_node.storage.user_folders import cache_folder, default_state
 from sapo_protocol import LocalError, peer_id
 
 PEER = peer_id(bytes(range(32)))
@@ -38,6 +39,50 @@ def test_a_path_in_the_file_begins_at_the_folder_of_the_file(tmp_path):
     assert [config.key, config.state, config.swarm, config.model] == places
     names = load_config(write(tmp_path, 'swarm = "starter"\nmodel = "seed"\n'))
     assert (names.swarm, names.model, names.key) == ("starter", "seed", "node.key")
+
+
+PLACES = {"key": "~/k", "state": "~/s", "swarm": "~/w.toml", "model": "~/m"}
+
+
+def test_a_tilde_is_the_home_folder_wherever_a_setting_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "f").mkdir()
+    file = write(tmp_path / "f", "".join(f'{key} = "{value}"\n' for key, value in PLACES.items()))
+    variables = {f"SAPO_NODE_{key.upper()}": value for key, value in PLACES.items()}
+    configs = [
+        load_config(file),
+        load_config(None, variables),
+        load_config(None, {"SAPO_NODE_CONFIG": "~/f/node.toml"}),
+        Config().overridden(PLACES),
+    ]
+    homes = {key: value.replace("~", str(tmp_path)) for key, value in PLACES.items()}
+    assert [{key: asdict(config)[key] for key in PLACES} for config in configs] == [homes] * 4
+
+
+@pytest.mark.parametrize("text", ["[node]\nlocal = 4", "[local]\nx = 4", "[[node]]\nlocal = 4", "node.local = 4"])
+def test_a_section_is_refused_by_its_name(tmp_path, text):
+    with pytest.raises(LocalError, match=r"a configuration has no section \[(node|local)\]"):
+        load_config(write(tmp_path, text))
+
+
+def test_a_user_without_a_home_folder_gives_the_state(monkeypatch):
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", dict.__getitem__.__get__({}))
+    assert default_state() == ""
+    with pytest.raises(LocalError, match="no home folder, so there is no default for --state"):
+        Config(state="").states  # noqa: B018 - a property that raises
+    with pytest.raises(LocalError, match="set HOME or XDG_CACHE_HOME"):
+        cache_folder()
+    assert Config(state="s").states == Path("s")
+
+
+def test_a_home_folder_that_does_not_exist_is_none_and_xdg_comes_before_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert default_state() == ""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert default_state() == str(tmp_path / "state" / "sapo-node")
 
 
 def test_every_key_is_documented():

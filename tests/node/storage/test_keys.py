@@ -10,14 +10,20 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from sapo_node.storage.keys import PassphraseNeeded, create_key, load_key
+from sapo_node.storage.keys import PassphraseNeeded, create_key, load_key, read_passphrase
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "keys" / "node.key"
+    return tmp_path / "node.key"
+
+
+def test_no_folder_is_made_for_a_key(tmp_path):
+    with pytest.raises(LocalError, match=f"there is no folder {tmp_path / 'typo'} for the key"):
+        create_key(tmp_path / "typo" / "node.key")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_new_key_loads_to_the_same_identity(path):
@@ -44,6 +50,35 @@ def test_a_key_is_never_overwritten(path):
 
 def test_a_passphrase_opens_the_key_it_was_made_with(path):
     assert create_key(path, "secret").peer_id == load_key(path, "secret").peer_id
+
+
+@pytest.mark.parametrize("text", ["secret", "secret\n", "secret\r\n"])
+def test_a_passphrase_is_read_from_a_private_file(tmp_path, text):
+    write_passphrase(tmp_path / "p", text)
+    assert read_passphrase(tmp_path / "p") == "secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "told"), [("x", 0o640, "chmod"), ("x", 0o604, "chmod"), ("\n", 0o600, "empty")]
+)
+def test_a_passphrase_file_that_others_may_read_or_that_is_empty_is_refused(tmp_path, text, mode, told):
+    write_passphrase(tmp_path / "p", text).chmod(mode)
+    with pytest.raises(LocalError, match=told):
+        read_passphrase(tmp_path / "p")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_credential_of_systemd_is_of_another_owner_and_shows_the_mask_of_its_acl_as_mode_of_the_group(tmp_path):
+    credential = write_passphrase(tmp_path / "p", "secret")
+    os.chown(credential, 65_534, 65_534)
+    credential.chmod(0o440)
+    assert read_passphrase(credential) == "secret"
+
+
+def write_passphrase(path, text):
+    path.write_bytes(text.encode())
+    path.chmod(0o600)
+    return path
 
 
 @pytest.mark.parametrize("passphrase", [None, "wrong"])
@@ -96,7 +131,7 @@ def test_a_passphrase_for_a_key_that_has_none_is_told_as_such(path):
 def test_a_key_that_needs_a_passphrase_names_a_way_that_every_command_has(path):
     """`status`, `export` and most others have no --passphrase."""
     create_key(path, "open sesame")
-    with pytest.raises(PassphraseNeeded, match="set SAPO_NODE_PASSPHRASE, or run this at a terminal") as refused:
+    with pytest.raises(PassphraseNeeded, match="set SAPO_NODE_PASSPHRASE or SAPO_NODE_PASSPHRASE_FILE") as refused:
         load_key(path)
     assert "--passphrase" not in str(refused.value)
 
@@ -131,13 +166,12 @@ def test_a_key_of_another_kind_is_refused_and_named(path, pem, reason):
 
 
 def test_a_folder_is_no_key_and_is_not_to_be_changed(path):
-    path.mkdir(parents=True)
+    path.mkdir()
     with pytest.raises(LocalError, match="is a folder, not a key file: give the path of a file"):
         load_key(path)
 
 
 def test_a_pipe_is_no_key_and_is_not_waited_for(path):
-    path.parent.mkdir()
     os.mkfifo(path, 0o600)
     with pytest.raises(LocalError, match="not a key file"):
         load_key(path)
@@ -151,7 +185,6 @@ def test_a_huge_file_is_no_key(path):
 
 
 def test_a_link_to_nowhere_is_told_as_such_and_no_key_is_made_there(path):
-    path.parent.mkdir()
     path.symlink_to("moved.key")
     with pytest.raises(LocalError, match=r"link to moved\.key, which does not exist") as refused:
         load_key(path)
@@ -168,8 +201,8 @@ def test_a_key_that_may_not_be_read_says_so(path):
 
 def test_a_key_below_a_file_is_refused_for_what_it_is(tmp_path):
     (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file" / "k", tmp_path / "file" / "deeper" / "k"):
-        with pytest.raises(LocalError, match="is not a folder, so it cannot hold a key"):
+    for path, told in ((tmp_path / "file/k", "is not a folder"), (tmp_path / "file/deeper/k", "there is no folder")):
+        with pytest.raises(LocalError, match=told):
             create_key(path)
         with pytest.raises(LocalError, match="Not a directory"):
             load_key(path)
