@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+from collections.abc import Iterable
 
 import trio
 from multiaddr import Multiaddr
@@ -13,6 +14,7 @@ HOST_PROTOCOLS = frozenset({"ip4", "ip6", "dns", "dns4", "dns6"})
 IPV4 = 4
 _CHARACTERS = 512  # of an address; a name has at most 253 (RFC 1035) and a peer id 52
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound here
+_MAX_PORT = 65_535
 _INTERNET = 2
 """What `_reach` says of an address of the Internet."""
 _TRANSLATED = tuple(map(ipaddress.ip_network, ("::/96", "64:ff9b::/96", "2002::/16")))
@@ -33,7 +35,7 @@ def parts_of(text: str) -> dict[str, str]:
         address = Multiaddr(text)
         names = [protocol.name for protocol in address.protocols()]
     except Exception as error:  # the library has errors of many kinds for what is no address
-        raise ValueError(str(error)) from error
+        raise ValueError("it is not a multiaddress") from error
     if len(names) not in {2, 3} or names[0] not in HOST_PROTOCOLS or names[1] != "tcp":
         raise ValueError("only /ip4, /ip6 or /dns with /tcp can be used")
     if names[2:] not in ([], ["p2p"]):
@@ -66,16 +68,54 @@ def parse_dial(text: str) -> tuple[str, str]:
     return peer_id, text.rpartition("/p2p/")[0]
 
 
+def host_and_port(text: str, default_host: str) -> tuple[str, int]:
+    """Split HOST:PORT, [IPV6]:PORT, :PORT or PORT, as people write the address of a server. HOST is an IP address,
+    `localhost`, or a name. Without one it is `default_host`. Raises ValueError for anything else.
+    """
+    host, _, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_bracketed else host
+    if not (port.isascii() and port.isdecimal()) or int(port) > _MAX_PORT or is_bracketed != (":" in host):
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return {"": default_host, "localhost": "127.0.0.1"}.get(host, host), int(port)
+
+
+def _multiaddress(text: str, default_host: str) -> str:
+    """Return HOST:PORT as a multiaddress, and any other text as it is."""
+    try:
+        host, port = host_and_port(text, default_host)
+    except ValueError:
+        return text
+    if not host:
+        return text
+    try:
+        kind = f"ip{ipaddress.ip_address(host).version}"
+    except ValueError:
+        kind = "dns"
+    return f"/{kind}/{host}/tcp/{port}"
+
+
+def require_addresses(listen: Iterable[str], announce: Iterable[str], bootstrap: Iterable[str]) -> None:
+    """Raise AddressError for an address of the operator that no node can use."""
+    for text in listen:
+        parse_listen(text)
+    for text in announce:
+        parse_announce(text)
+    for text in bootstrap:
+        parse_dial(text)
+
+
 def parse_listen(text: str) -> str:
-    """An address to listen on, without a trailing /p2p part."""
-    address = _place(text, "--listen", "such as /ip4/0.0.0.0/tcp/4001")
+    """An address to listen on, without a trailing /p2p part. HOST:PORT is one, too."""
+    shape = "such as 0.0.0.0:4001 or /ip4/0.0.0.0/tcp/4001"
+    address = _place(text, "--listen", shape, default_host="0.0.0.0")  # noqa: S104 - what the operator asks for
     if not parts_of(address).keys() & {"ip4", "ip6"}:
         raise AddressError(f"--listen {text!r} is a name: write an IP address of this machine, or 0.0.0.0 for all")
     return address
 
 
 def parse_announce(text: str) -> str:
-    """An address at which peers reach this node, without a trailing /p2p part."""
+    """An address at which peers reach this node, without a trailing /p2p part. HOST:PORT is one, too."""
     shape = "such as /ip4/203.0.113.5/tcp/4001 or /dns4/node.example.org/tcp/4001"
     address = _place(text, "--announce", shape)
     if not is_dialable(address):
@@ -85,12 +125,13 @@ def parse_announce(text: str) -> str:
     return address
 
 
-def _place(text: str, option: str, shape: str) -> str:
+def _place(text: str, option: str, shape: str, *, default_host: str = "") -> str:
+    address = _multiaddress(text, default_host)
     try:
-        parts = parts_of(text)
+        parts = parts_of(address)
     except ValueError as error:
         raise AddressError(f"{option} {_quoted(text)} is not a usable address ({error}): write one {shape}") from error
-    return text.rpartition("/p2p/")[0] if "p2p" in parts else text
+    return address.rpartition("/p2p/")[0] if "p2p" in parts else address
 
 
 def _quoted(text: str) -> str:

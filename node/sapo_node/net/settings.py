@@ -26,8 +26,5 @@ class NetworkSettings:
 
     def require_usable(self) -> None:
         """Raise AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
-        for text in self.announce:
-            addresses.parse_announce(text)
-        for text in self.bootstrap:
-            addresses.parse_dial(text)
+        addresses.require_addresses(self.listen, self.announce, self.bootstrap)
         listening.check_port_free(tuple(addresses.parse_listen(text) for text in self.listen))

@@ -371,7 +371,7 @@ def test_a_damaged_file_of_a_feed_is_refused_by_both_sides(node, content):
         FeedServer(SimpleNamespace(max_bytes=1), ("127.0.0.1", 0), node.folder, max_completions=8)
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:8000", "[::]:0", "localhost:80", "here"])
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:8000", "[::]:0", "example.org:80", "here"])
 async def test_an_address_beyond_loopback_is_refused(node, address, manifest):
     with pytest.raises(LocalError, match="feed is"):
         FeedServer(None, parse_place(address, "feed"), node.folder, max_completions=8)

@@ -118,6 +118,47 @@ def test_the_advice_for_an_address_to_listen_on_is_one_to_listen_on() -> None:
     assert addresses.parse_listen(str(refused.value).split()[-1])
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:4001", "/ip4/127.0.0.1/tcp/4001"),
+        ("localhost:4001", "/ip4/127.0.0.1/tcp/4001"),
+        ("[::1]:4001", "/ip6/::1/tcp/4001"),
+        (":4001", "/ip4/0.0.0.0/tcp/4001"),
+        ("4001", "/ip4/0.0.0.0/tcp/4001"),
+        ("0.0.0.0:0", "/ip4/0.0.0.0/tcp/0"),
+        ("/ip6/::/tcp/4001", "/ip6/::/tcp/4001"),
+    ],
+)
+def test_an_address_to_listen_on_may_be_a_host_and_a_port(text: str, address: str) -> None:
+    assert addresses.parse_listen(text) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("203.0.113.5:4001", "/ip4/203.0.113.5/tcp/4001"),
+        ("[2001:db8::1]:4001", "/ip6/2001:db8::1/tcp/4001"),
+        ("node.example.org:4001", "/dns/node.example.org/tcp/4001"),
+    ],
+)
+def test_an_address_to_announce_may_be_a_host_and_a_port(text: str, address: str) -> None:
+    assert addresses.parse_announce(text) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:+1", "::1:4001", "[127.0.0.1]:4001", ""),
+        *("999.0.0.1:4001", "example.org:4001", "/ip4/127.0.0.1/tcp/x", "tcp://127.0.0.1:4001", "4 001", "\uff11"),
+    ],
+)
+def test_any_other_address_to_listen_on_is_refused_and_said_once(text: str) -> None:
+    with pytest.raises(addresses.AddressError) as refused:
+        addresses.parse_listen(text)
+    assert str(refused.value).count(repr(text)) == 1
+
+
 def test_an_address_of_another_machine_is_not_said_to_be_busy() -> None:
     with pytest.raises(addresses.AddressError, match="cannot listen on"):
         listening.check_port_free(["/ip4/203.0.113.7/tcp/4001"])

@@ -365,13 +365,21 @@ async def test_a_port_that_is_taken_says_what_to_give(database, nursery, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("text", "place"), [("off", None), ("127.0.0.1:80", ("127.0.0.1", 80)), ("[::1]:0", ("::1", 0))]
+    ("text", "place"),
+    [
+        ("off", None),
+        ("127.0.0.1:80", ("127.0.0.1", 80)),
+        ("[::1]:0", ("::1", 0)),
+        ("localhost:8080", ("127.0.0.1", 8080)),
+        (":8080", ("127.0.0.1", 8080)),
+        ("8080", ("127.0.0.1", 8080)),
+    ],
 )
 def test_a_place_is_an_address_and_a_port(text, place):
     assert parse_place(text) == place
 
 
-@pytest.mark.parametrize("text", ["", "8080", "example.org:80", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"])
+@pytest.mark.parametrize("text", ["", "::1:80", "example.org:80", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"])
 def test_any_other_place_is_refused(text):
     with pytest.raises(LocalError, match="an IP address and a port"):
         parse_place(text)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from sapo_node.net.addresses import host_and_port
 from sapo_node.observability import explain
 from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
 from sapo_node.observability.dashboard.http import Answer, Request, is_loopback, refusal, serve
@@ -56,19 +57,21 @@ _OTHER_SITES = ("cross-site", "same-site")
 
 
 def parse_place(text: str, name: str = "dashboard") -> tuple[str, int] | None:
-    """HOST:PORT, or None for `off`. Raises LocalError for anything else; `name` is that of the setting."""
+    """The IP address and the port of HOST:PORT, or None for `off`. Without HOST it is loopback.
+
+    Raises LocalError for anything else; `name` is that of the setting.
+    """
     if text == OFF:
         return None
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
     try:
+        host, port = host_and_port(text, "127.0.0.1")
         ipaddress.ip_address(host)
-        number = int(port)
-    except ValueError:
-        number = -1
-    if not colon or not 0 <= number <= 65_535:
-        raise LocalError(f"{name} is {text!r}; give an IP address and a port, as 127.0.0.1:8080, or `{OFF}`")
-    return host, number
+    except ValueError as error:
+        raise LocalError(
+            f"{name} is {text!r}; give an IP address and a port, as 127.0.0.1:8080, or a port of loopback, as 8080, or "
+            f"`{OFF}`"
+        ) from error
+    return host, port
 
 
 class Dashboard:
