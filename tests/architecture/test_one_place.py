@@ -29,6 +29,7 @@ OPENERS = {
     "sapo_node/observability/curves/__main__.py": "/dev/null",
     "sapo_node/observability/curves/targets.py": "the curves that it writes",
     "sapo_node/observability/dashboard/server.py": "the page of the package",
+    "sapo_node/processes/extras.py": "what the installer noted of this package",
     "sapo_node/processes/memory.py": "/proc",
     "sapo_node/storage/keys.py": "a key that it creates",
     "sapo_node/storage/private.py": "a file that it writes",

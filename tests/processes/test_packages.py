@@ -73,11 +73,11 @@ def test_the_wheel_has_the_page_with_its_chart_library_and_the_licence_of_that(b
 
 
 @pytest.mark.parametrize(("program", "extra"), [("sapo-node", "train"), ("sapo-adversary", "adversary")])
-def test_a_command_without_its_part_says_what_to_install(light, program, extra):
+def test_a_command_without_its_part_says_what_to_install(built, light, program, extra):
     done = run([light / program, "--help"], check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert f"pip install 'sapo-node[{extra}]'" in done.stderr
+    assert f" -m pip install '{built}[{extra}]'" in done.stderr
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_a_node_that_cannot_learn_says_so_and_relays(environment, tmp_path):
     at = ("--key", tmp_path / "node.key", "--state", tmp_path / "state")
     done = run([programs / "sapo-node", "start", *at], check=False)
     assert done.returncode != 0
-    assert "pip install 'sapo-node[train]', or start with --no-train" in done.stderr
+    assert "[train]'; or start with --no-train" in done.stderr
     assert run([programs / "sapo-node", "conformance", "--json"]).returncode == 0
     assert "the node can relay and contribute, but not train" in run([programs / "sapo-node", "doctor", *at]).stdout
 

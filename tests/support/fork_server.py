@@ -78,6 +78,7 @@ def serve():
                 resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
                 for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out.fileno(), err.fileno())):
                     os.dup2(file, number)
+                sys.stdin = os.fdopen(0)  # the one of the server has been read from
                 return program, arguments
             code = _end(pid, limit)
             seconds = time.monotonic() - begun

@@ -3,6 +3,8 @@
 import sys
 from importlib import import_module
 
+from sapo_node.cli.encoding import accept_all_text
+from sapo_node.processes.extras import command_for
 from sapo_node.storage.umask import deny_writing
 
 INTERRUPTED = 130
@@ -17,6 +19,7 @@ def main() -> None:
 def run(commands: str, *, needs: str) -> None:
     """Run the commands of the module `commands`. `needs` is the extra of this package that the module imports."""
     deny_writing()
+    accept_all_text()
     try:
         import_module(commands).main()  # a command imports its own modules when it runs
     except KeyboardInterrupt:  # while modules are imported
@@ -24,4 +27,4 @@ def run(commands: str, *, needs: str) -> None:
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("sapo_"):
             raise
-        sys.exit(f"this command needs {missing.name}, which is not installed: pip install 'sapo-node[{needs}]'")
+        sys.exit(f"this command needs {missing.name}, which is not installed: {command_for(needs)}")

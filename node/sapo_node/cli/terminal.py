@@ -7,6 +7,7 @@
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from errno import EPIPE
@@ -89,7 +90,10 @@ class PrintableFormatter(logging.Formatter):
 def say(text: str) -> None:
     """Print lines for people on standard output."""
     with _writing():
-        click.echo(printable_lines(text))
+        # click.echo would write UTF-8 to a stream whose encoding is ASCII.
+        if sys.stdout is not None:  # the shell's `>&-` closes it
+            sys.stdout.write(f"{printable_lines(text)}\n")
+            sys.stdout.flush()
 
 
 def say_json(facts: Any) -> None:

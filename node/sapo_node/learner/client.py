@@ -26,6 +26,7 @@ from sapo_node.groups.messages import (
     TrainRequest,
 )
 from sapo_node.groups.prompt import Prompt
+from sapo_node.processes.extras import command_for
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError
 
@@ -46,8 +47,8 @@ def require_installed() -> None:
     """Raises LocalError where what learns was not installed."""
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise LocalError(
-            f"{missing[0]} is not installed, without which nothing is learnt here: pip install 'sapo-node[train]', or "
-            f"start with --no-train"
+            f"{missing[0]} is not installed, without which nothing is learnt here: {command_for('train')}; or start "
+            f"with --no-train"
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sapo_node.learner.cache import put
 from sapo_node.learner.folder import ModelError, gguf_folder
+from sapo_node.processes.extras import command_for
 from sapo_protocol.printable import excerpt
 
 _NEEDED = ("gguf", "numpy", "tokenizers")
@@ -58,6 +59,4 @@ def convert_into(file: Path, folder: Path) -> None:
 def require_converter() -> None:
     """Raises ModelError if a package is missing that converts GGUF files."""
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
-        raise ModelError(
-            f"a GGUF file needs the package {missing[0]}, which is not installed: pip install 'sapo-node[gguf]'"
-        )
+        raise ModelError(f"a GGUF file needs the package {missing[0]}, which is not installed: {command_for('gguf')}")

@@ -4,6 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from sapo_node.processes.extras import command_for
 from sapo_protocol import LocalError
 
 GROUPS, SWARM, CARD = "rollouts.parquet", "swarm.toml", "README.md"
@@ -14,7 +15,7 @@ BATCH_ROWS = 256
 def require_pyarrow() -> Any:
     """Return pyarrow with its Parquet part. Raises LocalError where it is not installed."""
     if find_spec("pyarrow") is None:
-        raise LocalError("pyarrow is not installed, which reads and writes Parquet: pip install 'sapo-node[data]'")
+        raise LocalError(f"pyarrow is not installed, which reads and writes Parquet: {command_for('data')}")
     import_module("pyarrow.parquet")
     return import_module("pyarrow")
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from sapo_node.processes.extras import command_for
 from sapo_protocol import LocalError
 
 LIBRARIES: Mapping[str, str] = {"jsonl": "", "tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
@@ -15,7 +16,7 @@ def require_installed(targets: Iterable[str]) -> None:
     for target in targets:
         library = LIBRARIES[target]
         if library and find_spec(library) is None:
-            raise LocalError(f"--log-to {target} needs {library}, which is missing: pip install 'sapo-node[{library}]'")
+            raise LocalError(f"--log-to {target} needs {library}, which is missing: {command_for(library)}")
 
 
 @dataclass(frozen=True, slots=True)
