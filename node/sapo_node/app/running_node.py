@@ -6,7 +6,6 @@ from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import trio
@@ -33,7 +32,7 @@ from sapo_node.app.reports import Reports
 from sapo_node.app.run import run_node
 from sapo_node.app.session import Session
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.app.trained_model import remember
+from sapo_node.app.trained_model import remember, require_same_policy
 from sapo_node.app.unused import unused_settings
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
@@ -88,7 +87,7 @@ class RunningNode:
         self._observer = observer
         self._contributor = contributor
         self._swarm = SwarmContext(load_manifest(config.swarm), SystemClock(), identity, random.SystemRandom())
-        self._folder = state_folder(Path(config.state), self._swarm.manifest, identity.peer_id)
+        self._folder = state_folder(config.states, self._swarm.manifest, identity.peer_id)
         self._session = Session(observer)
         self._connected = trio.Event()
         self._fatal: LocalError | None = None
@@ -141,6 +140,8 @@ class RunningNode:
         settings.require_usable()
         require_installed(self._config.log_to)
         require_storable(self._config, self._swarm.manifest.completions)
+        if self._config.train:
+            require_same_policy(database, self._config, self._folder.checkpoints)
         facts = self._facts(database, contributes=contributor is not None)
         if page := parse_place(self._config.dashboard):
             await self._serve_page(nursery, facts, database, page)

@@ -15,9 +15,10 @@ from typing import Any
 from sapo_node.app.config import Config, checked
 from sapo_node.app.recipe import recipe_of
 from sapo_node.groups.messages import Ready
-from sapo_node.groups.model_name import is_hub_name
+from sapo_node.groups.model_name import is_hub_name, trained_part
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.storage.database import Database
+from sapo_protocol import LocalError
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,40 @@ def remember(database: Database, config: Config, ready: Ready) -> None:
                 ready.model,
             )
         database.execute("INSERT OR REPLACE INTO trained_model VALUES (1, ?)", json.dumps(kept))
+
+
+def require_same_policy(database: Database, config: Config, checkpoints: Path) -> None:
+    """Raise LocalError if the checkpoints of a node are of another model than that of `config`, or of other adapters.
+
+    The learner would refuse them, but only after it has loaded the model.
+    """
+    stored = [*database.documents("SELECT settings FROM trained_model")]
+    if not stored or not any(checkpoints.glob("step-*")):
+        return
+    model, lora, layers = (stored[0][name] for name in ("model", "lora", "lora_layers"))
+    adapters = lora, layers if lora else 0
+    if (_place(config.model) == model or _has_moved(config, stored[0])) and _adapters(config) == adapters:
+        return
+    raise LocalError(
+        f"the checkpoints in {checkpoints} belong to {model} ({trained_part(*adapters)}); give --model {model} --lora "
+        f"{adapters[0]} --lora-layers {adapters[1]}, or move that folder away to start over with {config.model}"
+    )
+
+
+def _adapters(config: Config) -> tuple[int, int]:
+    lora = recipe_of(config).lora
+    return lora, config.lora_layers if lora else 0
+
+
+def _has_moved(config: Config, stored: Mapping[str, Any]) -> bool:
+    """Return whether the files of the model are those of the checkpoints, under another path or name."""
+    # Imported here: it takes half a second, which most starts need not wait.
+    from sapo_node.learner.folder import ModelError, fingerprint, model_folder  # noqa: PLC0415
+
+    try:
+        return fingerprint(model_folder(config.model), *_adapters(config)) == stored.get(_FINGERPRINT)
+    except ModelError:
+        return False  # it is not on this machine
 
 
 def _start_over(database: Database) -> None:

@@ -5,6 +5,7 @@ module in the folder, another settings file. This module reads the settings befo
 names. It does not import torch.
 """
 
+import hashlib
 import math
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from sapo_node.learner.cache import digest, place_of
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.hub import cached
 from sapo_protocol.errors import LocalError
-from sapo_protocol.files import NoSuchFile, read_json, size_of
+from sapo_protocol.files import NoSuchFile, read_json, sha256_of, size_of
 from sapo_protocol.printable import line_of
 
 POLICY_DIR = Path(__file__).parent / "seed_policy"
@@ -92,6 +93,16 @@ def model_folder(model: str) -> Path:
     folder = _folder(model)
     require_plain(folder)
     return folder
+
+
+def fingerprint(folder: Path, lora: int, lora_layers: int) -> str:
+    """Return the SHA-256 over the model's files and what the adapters are: a checkpoint fits if it has the same."""
+    layers = f",layers={lora_layers}" if lora and lora_layers else ""
+    total = hashlib.sha256(f"lora={lora}{layers}".encode())
+    for path in sorted([folder / "config.json", folder / "tokenizer.json", *folder.glob("*.safetensors")]):
+        if path.is_file():
+            total.update(path.name.encode() + sha256_of(path, "file of a model"))
+    return total.hexdigest()
 
 
 def _folder(model: str) -> Path:

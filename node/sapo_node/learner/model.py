@@ -7,7 +7,6 @@ Rules:
 - Every error of a folder is a ModelError.
 """
 
-import hashlib
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -39,15 +38,14 @@ from sapo_node.learner.encoding import (
     prompt_tokens,
     specials_of,
 )
-from sapo_node.learner.folder import POLICY_DIR, ModelError, model_folder
+from sapo_node.learner.folder import POLICY_DIR, ModelError, fingerprint, model_folder
 from sapo_node.learner.prepare import prepared
 from sapo_node.learner.pretrained import config_of, pretrained, require_finite, require_weights
 from sapo_node.learner.tokenizer import closing_of, ends_of, load_tokenizer
 from sapo_protocol.errors import LocalError
-from sapo_protocol.files import sha256_of
 from sapo_protocol.printable import line_of
 
-__all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "rehearsed", "require_room"]
+__all__ = ["ModelError", "Policy", "Unreadable", "load", "outline", "rehearsed", "require_room"]
 
 _NONE = torch.zeros(0, dtype=torch.long)
 _ROUNDING = 0.02
@@ -159,7 +157,12 @@ def load(options: LearnerOptions) -> Policy:
         _require_causal(model, device)
         policy = _with_tokenizer(_policy(model, folder, options), folder)
         forbidden = policy.forbidden.to(device)
-        return replace(policy, device=device, forbidden=forbidden, fingerprint=fingerprint(folder, options))
+        return replace(
+            policy,
+            device=device,
+            forbidden=forbidden,
+            fingerprint=fingerprint(folder, options.lora, options.lora_layers),
+        )
 
 
 def outline(options: LearnerOptions) -> Policy:
@@ -265,16 +268,6 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
         lead=lead_of(tokenizer),
         thinks=begins_to_think(tokenizer, thinking=policy.thinking),
     )
-
-
-def fingerprint(folder: Path, options: LearnerOptions) -> str:
-    """Return the SHA-256 over the model's files and what the adapters are: a checkpoint fits if it has the same."""
-    layers = f",layers={options.lora_layers}" if options.lora and options.lora_layers else ""
-    total = hashlib.sha256(f"lora={options.lora}{layers}".encode())
-    for path in sorted([folder / "config.json", folder / "tokenizer.json", *folder.glob("*.safetensors")]):
-        if path.is_file():
-            total.update(path.name.encode() + sha256_of(path, "file of a model"))
-    return total.hexdigest()
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def _of_another_model(root: Path, theirs: object, ours: str) -> str:
         )
     # The first checkpoints held no name of their model.
     whose = theirs if isinstance(theirs, str) else "another model"
-    return f"the checkpoints in {root} belong to {whose}, and you gave {ours}; give the first, or move the folder away"
+    return f"the checkpoints in {root} belong to {whose}, and not to {ours}; train that, or move the folder away"
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

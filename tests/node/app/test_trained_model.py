@@ -7,9 +7,10 @@ import pytest
 
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA
-from sapo_node.app.trained_model import OF_POLICY, of_checkpoints, remember
+from sapo_node.app.trained_model import OF_POLICY, of_checkpoints, remember, require_same_policy
 from sapo_node.groups.messages import Ready, TrainRequest
 from sapo_node.groups.stats import Interval
+from sapo_node.learner.folder import fingerprint
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import BatchLog, StoredBatch
@@ -68,6 +69,44 @@ def test_a_value_that_no_node_stores_is_one_error(database, name, value):
     database.execute("INSERT INTO trained_model VALUES (1, ?)", json.dumps({name: value}))
     with pytest.raises(LocalError, match=name):
         of_checkpoints(Config(), database, {})
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """A folder with a checkpoint in it."""
+    (tmp_path / "checkpoints" / "step-00000010").mkdir(parents=True)
+    return tmp_path / "checkpoints"
+
+
+@pytest.mark.parametrize("other", [{"lora": 8}, {"lora_layers": 2}, {"model": "tiny"}])
+def test_checkpoints_of_another_policy_are_refused_before_a_model_is_loaded(
+    database, checkpoints, tmp_path, monkeypatch, other
+):
+    monkeypatch.chdir(tmp_path)
+    write_model(tmp_path / "tiny", "llama")
+    remember(database, Config(lora=16), READY)
+    told = r"belong to seed \(adapters of rank 16 in all layers\); give --model seed --lora 16 --lora-layers 0"
+    with pytest.raises(LocalError, match=told):
+        require_same_policy(database, replace(Config(lora=16), **other), checkpoints)
+
+
+@pytest.mark.parametrize("change", [{}, {"dtype": "bfloat16"}, {"examples": 3}, {"learning_rate": 0.5}])
+def test_settings_that_change_no_weights_fit_the_checkpoints(database, checkpoints, change):
+    remember(database, Config(), READY)
+    require_same_policy(database, Config(**change), checkpoints)
+
+
+def test_a_node_without_a_checkpoint_may_train_another_model(database, tmp_path):
+    remember(database, Config(), READY)
+    require_same_policy(database, Config(lora=8), tmp_path)
+
+
+def test_the_model_of_the_checkpoints_may_have_moved(database, checkpoints, tmp_path):
+    write_model(tmp_path / "tiny", "llama")
+    ready = replace(READY, fingerprint=fingerprint(tmp_path / "tiny", 0, 0))
+    remember(database, Config(model=str(tmp_path / "tiny")), ready)
+    (tmp_path / "tiny").rename(tmp_path / "moved")
+    require_same_policy(database, Config(model=str(tmp_path / "moved")), checkpoints)
 
 
 @pytest.fixture
