@@ -15,7 +15,7 @@ from rich.live import Live
 
 from sapo_node.app.events import Event, Noticed, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.cli.progress import activity, figure
-from sapo_node.cli.tables import render
+from sapo_node.cli.tables import address_lines, render
 from sapo_node.cli.terminal import OutputLost, Terminal, say, say_json
 from sapo_node.observability.metrics import metrics
 from sapo_node.observability.overview import Overview
@@ -126,9 +126,14 @@ class LiveView:
     def __call__(self, event: Event) -> None:
         if self._live.is_started:
             self._screen.take(event)
-            if isinstance(event, Stopped):
-                self._live.stop()
-                self._console.print(_line(event))
+            match event:  # printed above the live screen, where no box and no line break is in the way of copying
+                case PageServed(address):
+                    self._console.print(address, soft_wrap=True, highlight=False)
+                case Started(view):
+                    self._console.print(address_lines(view), soft_wrap=True)
+                case Stopped():
+                    self._live.stop()
+                    self._console.print(_line(event))
         elif isinstance(event, Noticed):
             self._console.print(event.text, style="dim", highlight=False, soft_wrap=True)
         elif not isinstance(event, Phased | Refreshed):

@@ -18,7 +18,7 @@ from sapo_node.observability.stored import SessionFacts, Shards
 from sapo_node.trust import decisions
 
 _ROOMY = 40
-"""Lines of a terminal from which the view shows more rounds, peers, notices and addresses."""
+"""Lines of a terminal from which the view shows more rounds, peers and notices."""
 _WIDE = 140
 """Columns of a terminal from which `peers` shows whole peer ids."""
 _STATE_STYLE = {"healthy": "green", "untrusted": "cyan", "probation": "yellow", "banned": "red"}
@@ -32,8 +32,8 @@ def short(peer: str) -> str:
 def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -> RenderableType:
     """Return a screen for a terminal of `height` lines. `doing` is the line about the node's current activity."""
     is_roomy = height >= _ROOMY
-    rounds, peers, notices, addresses = (6, 8, 5, 4) if is_roomy else (1, 2, 1, 1)
-    parts = [_head(view, addresses)]
+    rounds, peers, notices = (6, 8, 5) if is_roomy else (1, 2, 1)
+    parts = [_head(view)]
     if view.answers:
         parts.append(answer_table(view.answers))
     if view.curve:
@@ -75,17 +75,18 @@ def _exchange(view: Overview) -> Text:
     return text.append(" by request; readers by gossip are not counted", "dim")
 
 
-def _head(view: Overview, shown: int) -> RenderableType:
+def address_lines(view: Overview) -> Text:
+    """Return the addresses that other nodes can dial, one a line. Print them unwrapped, so that they can be copied."""
+    return Text("\n".join(view.session.get("addresses", ())))
+
+
+def _head(view: Overview) -> RenderableType:
     session = view.session
     connected = len(session.get("connected", ()))
-    addresses = session.get("addresses", ())
     lines = Text()
-    if shown > 1 or not addresses:  # an address ends in the peer id
-        lines.append(f"{session.get('peer_id', '')}\n", style="bold")
+    lines.append(f"{session.get('peer_id', '')}\n", style="bold")
     lines.append(f"swarm {session.get('swarm', '')} ({session.get('network_id', '')[:16]})   ")
-    lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}{_part_heard(session)}\n")
-    more = f"  and {len(addresses) - shown} more" if len(addresses) > shown else ""
-    lines.append("\n".join(addresses[:shown]) + more, style="dim")
+    lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}{_part_heard(session)}")
     if page := session.get("page"):
         lines.append(f"\n{page}", style=f"cyan link {page}")
     return Panel(lines, title="sapo-node", title_align="left")
