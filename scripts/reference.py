@@ -1,18 +1,19 @@
 """The reference of the documentation site, written from the code: every command, key of the configuration and curve."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import click
 
 from sapo_adversary.cli.main import cli as adversary
-from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_node.app.config import Config
 from sapo_node.app.environment import variable_of
 from sapo_node.cli.main import cli as node
 from sapo_node.observability.curves.names import CURVES, EVALUATION, REWARD_STD
 from sapo_protocol.toml import toml_value
 
+STATE = "~/.local/state/sapo-node"
+"""Where states lie by default on Linux: that of the reader, not of whoever wrote this page."""
 PROGRAMS = (("sapo-node", node), ("sapo-adversary", adversary))
 WIDTH = 100
 """Characters of a line of help."""
@@ -23,8 +24,9 @@ the environment, the environment overrides the file, and the file overrides the 
 
 `sapo-node config > node.toml` writes the file with the meaning of every key. `--config node.toml` names it, or
 SAPO_NODE_CONFIG. In the environment a list has commas between its values, and a switch is `true` or `false`. An unknown
-key or variable is an error. Two more variables are no keys: SAPO_NODE_PASSPHRASE, of the key file, and
-SAPO_NODE_API_KEY, for `contribute --endpoint` and `start --generate`.
+key or variable is an error. More variables are no keys: SAPO_NODE_PASSPHRASE, of the key file, or
+SAPO_NODE_PASSPHRASE_FILE, which names a file that holds it; and SAPO_NODE_API_KEY, for `contribute --endpoint` and
+`start --generate`.
 
 | key | default | environment | option of `start` | meaning |
 |---|---|---|---|---|
@@ -61,10 +63,10 @@ def keys() -> Iterator[tuple[str, ...]]:
     start = node.get_command(click.Context(node), "start")
     assert start is not None
     options = {each.name: " ".join((*each.opts, *each.secondary_opts)) for each in start.params}
-    defaults = Config(state="~/.local/state/sapo-node")
+    defaults = asdict(Config()) | {"state": STATE}
     for each in fields(Config):
         option = f"`{options[each.name]}`" if each.name in options else ""
-        default = f"`{toml_value(getattr(defaults, each.name))}`"
+        default = f"`{toml_value(defaults[each.name])}`"
         yield f"`{each.name}`", default, f"`{variable_of(each.name)}`", option, each.metadata["doc"]
 
 
@@ -76,8 +78,7 @@ def commands(name: str, group: click.Group) -> Iterator[str]:
         assert command is not None
         called = f"{name} {each}"
         context = click.Context(command, info_name=called, max_content_width=WIDTH, terminal_width=WIDTH)
-        # Of folders, those of the reader, not of whoever wrote this page.
-        told = command.get_help(context).replace(str(DEFAULT_FOLDER), "~/.cache/sapo-node/policies")
+        told = command.get_help(context).replace(Config().state, STATE)
         yield f"## {called}\n"
         yield f"```text\n{told}\n```\n"
         if isinstance(command, click.Group):

@@ -51,9 +51,9 @@ class Tour:
         return text
 
     def run(self, program, command):
-        """Run a command beside an empty folder `new`, and hold it to what all of them must keep."""
+        """Run a command beside a folder `new` with an empty one in it, and hold it to what all of them must keep."""
         shutil.rmtree(self._folder / "new", ignore_errors=True)
-        (self._folder / "new").mkdir()
+        (self._folder / "new" / "own").mkdir(parents=True)
         before = self._files()
         done = self._server.run(program, *shlex.split(self.filled(command)), limit=LIMIT)
         assert done.code is not None, f"it ran for {LIMIT} s, and said: {done.err}"

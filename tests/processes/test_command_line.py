@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import click
 import pytest
 
 from processes import ENVIRONMENT, PATIENCE, RunningProcess, sapo_node, write_swarm
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.main import main
+from sapo_node.cli.commands.sections import default_of
+from sapo_node.cli.main import cli, main
 from sapo_node.observability.metrics import METRICS
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
@@ -53,6 +55,22 @@ def test_every_command_explains_itself(run_here, command):
     assert code == 0
     assert "--json" in told.out
     assert len(told.out.splitlines()) > 6
+
+
+@pytest.mark.parametrize("command", ["start", "init"])
+def test_a_command_with_many_options_shows_them_in_sections_and_each_with_its_default(run_here, command):
+    _, told = run_here(main, command, "--help")
+    headings = [line for line in told.out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Key, state and configuration:", "Model:", "Peers:", "Network:", "Tasks:", "Output:"]
+    shown = cli.get_command(None, command)
+    options = [each for each in shown.params if isinstance(each, click.Option)]
+    assert [each.name for each in options if not default_of(each)] == []
+
+
+def test_the_help_names_first_what_a_newcomer_needs(run_here):
+    _, told = run_here(main, "--help")
+    first = told.out.partition("First steps:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in first.splitlines()] == ["demo", "start", "status", "doctor", "fetch"]
 
 
 @pytest.fixture
@@ -235,8 +253,8 @@ def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path, ran):
 
 
 @pytest.mark.slow
-def test_eval_without_a_state_measures_the_policy_in_the_package():
-    done = sapo_node("eval", "--prompts", 4, "--json")
+def test_eval_of_the_base_needs_no_node_and_measures_the_policy_in_the_package():
+    done = sapo_node("eval", "--base", "--prompts", 4, "--json")
     result = json.loads(done.stdout)
     assert result["step"] == 0
     assert len(result["per_task"]) == 6
@@ -390,17 +408,23 @@ def test_a_node_in_a_swarm_that_begins_later_says_when(tmp_path, told):
         assert "for the beginning of the swarm" in told("status", *where)
 
 
-def test_status_says_whether_the_node_runs(tmp_path, told):
+def test_status_and_doctor_ask_a_node_that_runs(tmp_path, told, monkeypatch):
     swarm = write_swarm(tmp_path / "here.toml")
     where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")
+    relay = tmp_path / "relay.toml"
+    relay.write_text("train = false")
     with RunningProcess(tmp_path / "a", "--swarm", swarm, "--no-train") as node:
         address = node.until_event("started")["addresses"][0]
+        checked = told("doctor", *where, "--config", relay)
+        monkeypatch.setenv("COLUMNS", "80")
         running = told("status", *where)
+        monkeypatch.setenv("COLUMNS", "120")
         node.process.kill()
         node.process.wait()
         killed = told("status", *where)
     assert "running since " in running
-    assert address in running
+    assert address in running.splitlines(), "on a line of its own, in no box, however narrow the terminal is"
+    assert f"✓ listen    the running node listens; its port is in {address}" in checked
     assert "not running: it was killed, its machine stopped, or it was restored from a backup" in killed
     assert address not in killed
 

@@ -14,6 +14,12 @@ run place                                   | 1 | no scenario '?place
 run pipe                                    | 1 | no scenario '?pipe
 run {bidi}                                  | 1 | no scenario
 run latin.toml                              | 1 | latin.toml & {no-toml}
+run mark.toml                               | 1 | mark.toml & byte order mark of UTF-8
+run utf-16.toml                             | 1 | utf-16.toml & byte order mark of UTF-16
+run twice.toml                              | 1 | line 2 sets again what was set before: title
+run ~nobody-has-this-name/x.toml            | 1 | no home folder for ~nobody-has-this-name
+run false-claim --output typo/results       | 1 | there is no folder typo & another
+run false-claim --output ~nobody-has-this-name/x | 1 | no home folder for ~nobody-has-this-name
 run deep.toml                               | 1 | deep.toml & not valid TOML|nested
 run digits.toml                             | 1 | digits.toml is not valid TOML
 run scenarios/broken.toml                   | 1 | scenarios/broken.toml is not valid TOML
@@ -52,6 +58,7 @@ matrix ablation --only poison-text          | 1 | no poison-text & poison-text-a
 matrix models --output new/x              | 1 | new/x/matrix.json & sapo-adversary matrix
 matrix quick --output /proc/x             | 1 | cannot .*/proc/x
 matrix quick --output node.key            | 1 | node.key & folder|directory
+report                                      | 1 | no results/matrix.json & report results/SCENARIO.json
 report missing.json                         | 1 | missing.json & sapo-adversary matrix
 report place                                | 1 | place & no results|is a directory
 report pipe                                 | 1 | pipe & {no-file}
@@ -77,6 +84,9 @@ experiment sapo-table --records node.key --output new/x | 1 | node.key & folder|
 experiment scenarios/broken.toml            | 1 | not valid TOML
 experiment scenarios/empty.toml             | 1 | empty & lacks & ^(?!.*__init__)
 experiment deep.toml                        | 1 | deep.toml & not valid TOML|nested
+experiment mark.toml                        | 1 | mark.toml & byte order mark of UTF-8
+experiment twice.toml                       | 1 | line 2 sets again what was set before: title
+experiment sapo-table --output typo/results | 1 | there is no folder typo
 experiment latin.toml                       | 1 | latin.toml & {no-toml}
 
 # poison-search, policies
@@ -87,6 +97,7 @@ poison-search --output /proc/x                   | 1 | cannot .*/proc/x
 poison-search --output node.key                  | 1 | node.key & folder|directory
 policies nonsense                           | 1 | no policy 'nonsense' & scarce-4
 policies llama --folder /proc/x             | 1 | cannot .*/proc/x
+policies llama --folder typo/x              | 1 | there is no folder typo
 policies llama --folder node.key            | 1 | node.key & folder|directory
 
 # load-keys
@@ -102,6 +113,7 @@ gossip-cost --kilobytes 5                         | 2 | --kilobytes & 4
 gossip-cost --megabits 0                          | 2 | --megabits & not in the range
 gossip-cost --seed -1                             | 2 | --seed & not in the range
 gossip-cost --peers 100 --output /proc/x          | 1 | cannot .*/proc/x
+gossip-cost --peers 100 --output typo/x           | 1 | there is no folder typo
 gossip-cost --peers 100 --output node.key         | 1 | node.key & folder|directory
 
 # soak
@@ -109,6 +121,7 @@ soak --minutes 1                            | 2 | --minutes & not in the range
 soak --nodes 1                              | 2 | --nodes
 soak --seed x                               | 2 | --seed
 soak --folder /proc/x                       | 1 | cannot .*/proc/x
+soak --folder typo/soak --output new/x      | 1 | there is no folder typo
 soak --folder node.key                      | 1 | node.key & folder|directory
 soak --folder new/soak --output /proc/x     | 1 | cannot .*/proc/x
 """

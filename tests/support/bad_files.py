@@ -85,6 +85,12 @@ CONFIGS = {
     "both": 'trusted = ["{other}"]\nbanned = ["{other}"]',
     "external": 'external = "many"',
     "broken": "local = [4",
+    "again": "local = 4\nmdns = true\nlocal = 5",
+    "section": "[node]\nlocal = 4",
+    "mark": "\ufefflocal = 4",
+    "crlf_mark": "\ufeff# a\r\nlocal = 4\r\n",
+    "zero": "local = 4\nmdns = \0",
+    "tilde": 'state = "~nobody-has-this-name/x"',
 }
 """See `configs/NAME.toml`."""
 SCENARIOS = {
@@ -127,6 +133,9 @@ def write_bad_files(folder, state, place):
 
 def _write_keys(folder):
     create_key(folder / "locked.key", "passphrase")
+    _write(folder / "passphrase", b"passphrase\n").chmod(0o600)
+    _write(folder / "passphrase.wrong", b"wrong\n").chmod(0o600)
+    _write(folder / "passphrase.readable", b"passphrase\n").chmod(0o644)
     good = (folder / "node.key").read_bytes()
     pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     public = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -162,6 +171,10 @@ def _write_texts(folder, other):
     for name, text in {"deep": deep, "digits": digits}.items():
         _write(folder / f"{name}.toml", text.encode())
     _write(folder / "relay.toml", b"train = false")  # a good one, which spares `doctor` the model
+    for name in ("utf-16", "utf-16-le", "utf-32"):
+        _write(folder / f"{name}.toml", 'title = "starter"\n'.encode(name))
+    _write(folder / "mark.toml", 'title = "starter"\n'.encode("utf-8-sig"))
+    _write(folder / "twice.toml", b'title = "a"\ntitle = "b"\n')
     _write(folder / "latin.toml", 'swarm = "größer"'.encode("latin-1"))
     _write(folder / "deep.json", b"[" * 100_000)
     _write(folder / "other.json", json.dumps({"title": "something else"}).encode())

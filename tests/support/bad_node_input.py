@@ -47,9 +47,20 @@ status --key {bytes}.key                    | 1 | no key file & keygen
 status --key {escape}.key                   | 1 | no key file & keygen
 start --no-train --key place                | 1 | place & {is-folder}
 start --no-train --key node.key/k           | 1 | node.key & {no-folder}
-start --no-train --key /proc/k              | 1 | cannot write the key file /proc/k
+start --no-train --key /proc/k --state new/own/state | 1 | cannot write the key file /proc/k
+start --no-train --key typo/node.key        | 1 | there is no folder typo & make the folder first & another path
+start --no-train --key /nonexistent/k       | 1 | there is no folder /nonexistent & another path
+contribute --program true --key typo/k      | 1 | there is no folder typo & another path
+init new/n --key typo/k                     | 1 | there is no folder typo & another path
+status --key ~nobody-has-this-name/k        | 1 | no home folder for ~nobody-has-this-name & write the whole path
 start --no-train --key dangling             | 1 | dangling
 start --no-train --key locked.key --passphrase wrong | 1 | locked.key & passphrase
+start --no-train --key locked.key --passphrase-file passphrase.wrong | 1 | locked.key & passphrase
+start --no-train --key locked.key --passphrase-file passphrase.readable | 1 | other users can read & chmod
+start --no-train --key locked.key --passphrase-file empty | 1 | empty
+start --no-train --key locked.key --passphrase-file missing | 1 | missing & {absent}
+start --key locked.key --passphrase x --passphrase-file passphrase | 2 | either --passphrase or --passphrase-file
+start --no-train --key locked.key --passphrase-file passphrase --state node.key | 1 | node.key & another --state
 
 # fleet
 fleet                                       | 2 | missing argument & URL
@@ -60,6 +71,8 @@ keygen --key node.key                       | 1 | node.key exists & never overwr
 keygen --key place                          | 1 | place & exists|{is-folder}
 keygen --key node.key/k                     | 1 | node.key & {no-folder}
 keygen --key /proc/k                        | 1 | cannot write the key file /proc/k
+keygen --key typo/k                         | 1 | there is no folder typo & make the folder first & another path
+keygen --key ~nobody-has-this-name/k        | 1 | no home folder for ~nobody-has-this-name
 keygen --key dangling                       | 1 | dangling & exists|link
 keygen --passphrase --key new/k             | 1 | passphrase & terminal
 keygen new/k                                | 2 | unexpected extra argument
@@ -72,6 +85,11 @@ manifest /dev/zero                          | 1 | /dev/zero & {no-file}
 manifest empty                              | 1 | empty & missing
 manifest noise                              | 1 | noise & not (valid|a|UTF)|decode
 manifest latin.toml                         | 1 | latin.toml & utf-8
+manifest mark.toml                          | 1 | mark.toml & byte order mark of UTF-8 & save it as UTF-8
+manifest utf-16.toml                        | 1 | utf-16.toml & byte order mark of UTF-16 & save it as UTF-8
+manifest utf-16-le.toml                     | 1 | utf-16-le.toml & zero byte & save it as UTF-8
+manifest ~nobody-has-this-name/x.toml       | 1 | no home folder for ~nobody-has-this-name
+manifest configs/section.toml               | 1 | unknown section 'node'
 manifest huge                               | 1 | huge is larger than 65,?536 bytes & manifest
 manifest deep.toml                          | 1 | deep.toml is not valid TOML
 manifest digits.toml                        | 1 | digits.toml is not valid TOML
@@ -98,7 +116,7 @@ manifest manifests/task_key.toml            | 1 | task 1 & unknown key 'weigth' 
 manifest manifests/type.toml                | 1 | shards has the wrong type
 manifest manifests/missing.toml             | 1 | manifests/missing.toml & missing & shards
 manifest manifests/unknown.toml             | 1 | unknown key 'shrads' & shards
-manifest manifests/twice.toml               | 1 | not valid TOML & overwrite
+manifest manifests/twice.toml               | 1 | not valid TOML & line 10 sets again.*shards = 1
 manifest manifests/tasks.toml               | 1 | lists 0 tasks & give 1 to 64
 manifest starter --encoded /proc/x          | 1 | cannot write /proc/x
 manifest starter --encoded missing/x        | 1 | cannot write missing/x
@@ -121,6 +139,15 @@ config digits.toml                          | 1 | digits.toml is not valid TOML
 config {bytes}.toml                         | 1 | configuration & {absent}
 config {bidi}.toml                          | 1 | configuration & {absent}
 config configs/broken.toml                  | 1 | configs/broken.toml is not valid TOML
+config configs/again.toml                   | 1 | line 3 sets again what was set before: local = 5
+config configs/section.toml                 | 1 | configs/section.toml & no section \[node\]
+config configs/mark.toml                    | 1 | configs/mark.toml & byte order mark of UTF-8 & save it as UTF-8
+config configs/crlf_mark.toml               | 1 | byte order mark of UTF-8
+config configs/zero.toml                    | 1 | zero byte in line 2
+config utf-16.toml                          | 1 | byte order mark of UTF-16
+config utf-32.toml                          | 1 | byte order mark of UTF-32
+config configs/tilde.toml                   | 1 | no home folder for ~nobody-has-this-name
+config ~nobody-has-this-name/n.toml         | 1 | no home folder for ~nobody-has-this-name
 config configs/unknown.toml                 | 1 | unknown key 'extrenal' & did you mean 'external'
 config configs/alien.toml                   | 1 | unknown key 'qqqq' & sapo-node config
 config configs/red.toml                     | 1 | unknown key & sapo-node config
@@ -150,6 +177,9 @@ status --state states/empty                 | 1 | node.sqlite & damaged|empty|ol
 status --state states/alien                 | 1 | node.sqlite & not a database of sapo-node
 status --state states/folder                | 1 | node.sqlite
 start --no-train --state /proc/x            | 1 | cannot use the state folder /proc/x & another --state
+start --no-train --state typo/state         | 1 | typo/state & typo does not exist & another --state
+start {fresh} --state typo/state            | 1 | cannot use the state folder typo/state & typo does not exist
+start --no-train --state ~nobody-has-this-name/x | 1 | no home folder for ~nobody-has-this-name
 start --no-train --state node.key           | 1 | cannot use the state folder node.key & another --state
 start --no-train                            | 1 | another node is running on & --key or --state
 start --no-train --state states/damaged     | 1 | node.sqlite is damaged & restore it from a backup
@@ -157,6 +187,9 @@ start --no-train --state states/version     | 1 | another version of sapo-node &
 start --no-train --state states/folder      | 1 | node.sqlite
 
 # start
+{relay} --listen 999.0.0.1:4001       | 1 | --listen '999.0.0.1:4001' is a name & IP address
+{relay} --listen 127.0.0.1:{busy}     | 1 | tcp/{busy} is already in use & --listen
+{relay} --dashboard :99999            | 1 | dashboard is ':99999' & 8080
 {relay} --listen nonsense             | 1 | --listen 'nonsense' is not a usable address & /ip4/0.0.0.0/tcp/4001
 {relay} --listen /ip4/127.0.0.1/tcp/{busy} | 1 | tcp/{busy} is already in use & --listen
 {relay} --listen /ip4/192.0.2.1/tcp/4001   | 1 | cannot listen on /ip4/192.0.2.1/tcp/4001 & --listen
@@ -186,7 +219,7 @@ start {fresh} --model noise.gguf            | 1 | noise.gguf cannot be converted
 start {fresh} --model somebody/tiny         | 1 | somebody/tiny & cannot be downloaded & network
 
 # Models: each starts a learner, which takes seconds; `test_learner_models.py` tries many more.
-eval --model somebody/tiny                  | 1 | somebody/tiny & cannot be downloaded & network
+eval --base --model somebody/tiny           | 1 | somebody/tiny & cannot be downloaded & network
 
 # init
 init node.key                               | 1 | node.key exists & --force
@@ -307,7 +340,9 @@ eval --prompts 0                          | 2 | --prompts & x>=1
 eval --samples 65                           | 2 | --samples & 1<=x<=64
 eval --examples -1                          | 1 | examples is -1 & from 0 to 8
 eval --max-tokens 1.5                       | 2 | --max-tokens & neither a whole number nor `auto`
-eval --key node.key                         | 2 | --key & give its --state
+eval --model somebody/tiny                  | 1 | belong to seed \(all weights\) & --model seed & start over
+chat --lora 4                               | 1 | belong to seed \(all weights\) & --lora 0 & start over
+eval --key missing.key                      | 1 | no key file missing.key
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
 export place                                | 1 | place exists & name a new folder
@@ -341,6 +376,7 @@ restore backup.tar                          | 1 | holds a state & move it away f
 restore backup.tar --key other.key --state new/state | 1 | {peer} & {other}
 restore backup.tar --state /proc/x          | 1 | /proc/x & another --state|cannot
 restore backup.tar --state node.key         | 1 | node.key & another --state|cannot
+restore backup.tar --state typo/state       | 1 | typo does not exist & another --state
 restore missing.tar --state new/state       | 1 | missing.tar & {absent}
 restore place --state new/state             | 1 | place & {is-folder}
 restore pipe --state new/state              | 1 | pipe & {no-file}

@@ -18,13 +18,14 @@ import trio
 from sapo_node.app.clock_repair import epochs_ahead
 from sapo_node.app.config import Config
 from sapo_node.app.learner_options import learner_options
-from sapo_node.app.state import StateFolder, is_running, read_database, state_folder
+from sapo_node.app.state import StateFolder, is_running, read_database, reading, require_root, state_folder
 from sapo_node.cli.backup import RESTORING
 from sapo_node.cli.doctor_network import check_addresses, check_bootstrap
 from sapo_node.cli.findings import Finding, State, bad, doubtful, good
 from sapo_node.learner.client import require_installed
 from sapo_node.observability.explain import moment
-from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key
+from sapo_node.observability.history import History
+from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key, require_folder
 from sapo_node.storage.work_folder import abandoned
 from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.sandbox.client import Sandbox
@@ -50,7 +51,7 @@ async def examine(config: Config) -> AsyncGenerator[Finding, None]:
     for finding in _state(config, manifest, identity):
         yield finding
     yield _clock()
-    for finding in check_addresses(config):
+    for finding in check_addresses(config, _addresses(config, manifest, identity)):
         yield finding
     for finding in await trio.to_thread.run_sync(_learner, config, manifest):
         yield finding
@@ -75,7 +76,7 @@ def _key(path: Path) -> tuple[Identity | None, Finding]:
     try:
         identity = load_key(path, None)
     except NoSuchFile:
-        return None, good("key", f"{path} does not exist yet; `sapo-node start` makes it")
+        return None, _missing_key(path)
     except PassphraseNeeded:
         return None, good("key", f"{path} is encrypted; `doctor` does not ask for its passphrase")
     except LocalError as error:
@@ -83,8 +84,21 @@ def _key(path: Path) -> tuple[Identity | None, Finding]:
     return identity, good("key", f"{path}, of {identity.peer_id}")
 
 
+def _missing_key(path: Path) -> Finding:
+    try:
+        require_folder(path)
+    except LocalError as error:
+        return bad("key", error)
+    return good("key", f"{path} does not exist yet; `sapo-node start` makes it")
+
+
 def _state(config: Config, manifest: Manifest, identity: Identity | None) -> Iterator[Finding]:
-    root = Path(config.state)
+    try:
+        root = config.states
+        require_root(root)
+    except LocalError as error:
+        yield bad("state", error)
+        return
     there = next(each for each in (root, *root.absolute().parents) if _is_there(each))
     if not there.is_dir() or not os.access(there, os.W_OK):
         yield bad("state", LocalError(f"cannot write to the folder {there}"), "choose another --state")
@@ -103,6 +117,20 @@ def _state(config: Config, manifest: Manifest, identity: Identity | None) -> Ite
             yield doubtful(
                 "leftover", f"{left} is of a `restore` that was killed", "remove it; the node never reads it"
             )
+
+
+def _addresses(config: Config, manifest: Manifest, identity: Identity | None) -> tuple[str, ...]:
+    """Return the addresses that the running node of this key and swarm announces; none if no node is running."""
+    if identity is None or not config.state:
+        return ()
+    folder = state_folder(config.states, manifest, identity.peer_id)
+    if not is_running(folder):
+        return ()
+    try:
+        with reading(folder) as database:
+            return tuple(History(database).session().get("addresses", ()))
+    except LocalError:
+        return ()  # the check of the state says what is wrong
 
 
 def _is_there(path: Path) -> bool:

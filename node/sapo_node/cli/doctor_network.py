@@ -20,8 +20,14 @@ REACH_SECONDS = 15.0
 """Seconds in which a bootstrap peer must answer."""
 
 
-def check_addresses(config: Config) -> Iterator[Finding]:
-    """Check whether the node can listen, and whether peers beyond the local network could dial it."""
+def check_addresses(config: Config, running: tuple[str, ...]) -> Iterator[Finding]:
+    """Check whether the node can listen, and whether peers beyond the local network could dial it. `running` are the
+    addresses of the node if it is running.
+    """
+    if running:
+        yield good("listen", f"the running node listens; its port is in {running[0]}")
+        yield _reachable(running)
+        return
     try:
         listen = tuple(addresses.parse_listen(text) for text in config.listen)
         announce = tuple(addresses.parse_announce(text) for text in config.announce)
@@ -32,16 +38,18 @@ def check_addresses(config: Config) -> Iterator[Finding]:
     except LocalError as error:
         yield bad("listen", error)
         return
-    known = announce or listening.expand(listen)
+    yield _reachable(announce or listening.expand(listen))
+
+
+def _reachable(known: tuple[str, ...]) -> Finding:
     if any(ipaddress.ip_address(addresses.host_of(each)).is_global for each in known if _is_ip(each)):
-        yield good("reachable", f"announces {', '.join(known)}; only other machines can test whether they answer")
-    else:
-        yield doubtful(
-            "reachable",
-            f"announces {', '.join(known)}; peers beyond the local network cannot dial these",
-            "do nothing if this node dials other nodes. If other nodes are to dial it, forward a port, --listen on "
-            "it, and --announce its public address",
-        )
+        return good("reachable", f"announces {', '.join(known)}; only other machines can test whether they answer")
+    return doubtful(
+        "reachable",
+        f"announces {', '.join(known)}; peers beyond the local network cannot dial these",
+        "a node that dials other nodes needs no address. If other nodes are to dial this one, forward a port, --listen "
+        "on it, and --announce its public address",
+    )
 
 
 def _is_ip(place: str) -> bool:

@@ -8,42 +8,52 @@ from sapo_node.cli.commands.group import CommandGroup
 from sapo_node.cli.commands.options import run_command_line
 from sapo_node.cli.terminal import PrintableFormatter
 
-_MODULES = {
-    "init": "beginning",
-    "start": "running",
-    "contribute": "contributing",
-    "demo": "running",
-    "fetch": "fetching",
-    "keygen": "keeping",
-    "status": "looking",
-    "peers": "peers",
-    "trust": "deciding",
-    "untrust": "deciding",
-    "ban": "deciding",
-    "unban": "deciding",
-    "why": "looking",
-    "fleet": "watching",
-    "doctor": "checking",
-    "probe": "probing",
-    "eval": "measuring",
-    "alone": "comparing",
-    "export": "measuring",
-    "chat": "chatting",
-    "backup": "keeping",
-    "restore": "keeping",
-    "rollouts": "rollouts",
-    "config": "looking",
-    "completion": "completing",
-    "verify": "wire",
-    "manifest": "wire",
-    "conformance": "wire",
+_SECTIONS = {
+    "First steps": {
+        "demo": "running",
+        "start": "running",
+        "status": "looking",
+        "doctor": "checking",
+        "fetch": "fetching",
+    },
+    "Peers": {
+        "peers": "peers",
+        "trust": "deciding",
+        "untrust": "deciding",
+        "ban": "deciding",
+        "unban": "deciding",
+        "why": "looking",
+        "fleet": "watching",
+    },
+    "Model": {
+        "probe": "probing",
+        "eval": "measuring",
+        "chat": "chatting",
+        "export": "measuring",
+        "alone": "comparing",
+    },
+    "Key, state and settings": {
+        "init": "beginning",
+        "config": "looking",
+        "keygen": "keeping",
+        "backup": "keeping",
+        "restore": "keeping",
+        "completion": "completing",
+    },
+    "Completions and the wire": {
+        "contribute": "contributing",
+        "rollouts": "rollouts",
+        "verify": "wire",
+        "manifest": "wire",
+        "conformance": "wire",
+    },
 }
 
 
 @click.group(
     cls=CommandGroup,
     package="sapo_node.cli.commands",
-    modules=_MODULES,
+    sections=_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(package_name="sapo-node")

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from sapo_node.app.config import Config, render_config
 from sapo_node.app.recipe import recipe_of
@@ -156,7 +155,7 @@ def begin_state(config: Config, manifest: Manifest, identity: Identity) -> None:
 
     Without a state, `start` could not know that the key is new. It would listen for two epochs before it publishes.
     """
-    folder = state_folder(Path(config.state), manifest, identity.peer_id)
+    folder = state_folder(config.states, manifest, identity.peer_id)
     with locked(folder), closing(Database(folder.database, SCHEMA)) as database:
         Counters(
             database,

@@ -18,7 +18,17 @@ from sapo_node.app.advice import EASY_SWARM
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.places import placed
 from sapo_node.cli.commands.model_options import asked_model, trained_model
-from sapo_node.cli.commands.options import as_json, fetch_model, networked, own_identity, stderr, write_file
+from sapo_node.cli.commands.options import (
+    as_json,
+    fetch_model,
+    networked,
+    own_identity,
+    require_startable,
+    stderr,
+    write_file,
+)
+from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.sections import SectionedCommand
 from sapo_node.cli.findings import Finding, State
 from sapo_node.cli.probe import Probe, probe_model
 from sapo_node.cli.setup import begin_state, facts, fitted, look, outlook, rendered, require_learnable
@@ -27,8 +37,8 @@ from sapo_node.groups.messages import Ready
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 
-@click.command()
-@click.argument("file", default="node.toml", type=click.Path(path_type=Path))
+@click.command(cls=SectionedCommand)
+@click.argument("file", default="node.toml", type=PATH)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--no-probe", is_flag=True, help="Load the model, but measure nothing.")
 @click.option(
@@ -78,6 +88,7 @@ def init(
     config = defaults.overridden(options)
     _require_text(config)
     manifest = load_manifest(config.swarm)
+    require_startable(config)
     if config.train:
         fetch_model(config)
     stderr.print("looking at this machine", highlight=False)

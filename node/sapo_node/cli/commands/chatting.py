@@ -1,7 +1,6 @@
 """Talk to the policy of a node: `chat`."""
 
 import sys
-from contextlib import closing
 from functools import partial
 from io import TextIOWrapper
 from typing import Any
@@ -10,12 +9,10 @@ import click
 import trio
 
 from sapo_node.app.config import Config
-from sapo_node.app.state import read_database
-from sapo_node.app.trained_model import of_checkpoints
 from sapo_node.cli.chat import Talk, lines_of, talk_to
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.numbers import Number
-from sapo_node.cli.commands.options import configured, fetch_model, folder_of, stderr, tell
+from sapo_node.cli.commands.options import configured, fetch_model, policy_of, stderr, tell
 from sapo_node.cli.terminal import say
 from sapo_node.groups.messages import Ready, Sampled
 from sapo_protocol import load_manifest
@@ -40,12 +37,7 @@ def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> N
     echo "What is 6 + 7?" | sapo-node chat --temperature 0.1
     """  # noqa: D301 - click reads the backspace
     manifest = load_manifest(config.swarm)
-    folder = None if base else folder_of(config)
-    if folder:
-        with closing(read_database(folder)) as database:
-            config = of_checkpoints(config, database, options)
-    else:
-        config = config.overridden(options)
+    config, folder = (config.overridden(options), None) if base else policy_of(config, options)
     fetch_model(config)
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # no tokenizer reads bytes that are no text

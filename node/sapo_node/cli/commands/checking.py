@@ -60,7 +60,7 @@ def doctor(config: Config, *, repair: bool, json_output: bool, **options: Any) -
 def _repair(config: Config, passphrase: str | None) -> None:
     manifest = load_manifest(config.swarm)
     peer = unlock(Path(config.key), passphrase).peer_id
-    epoch = return_to_clock(state_folder(Path(config.state), manifest, peer), manifest)
+    epoch = return_to_clock(state_folder(config.states, manifest, peer), manifest)
     Terminal(stderr=True).print(f"the state is in epoch {epoch} again; the node listens for two epochs and goes on")
 
 

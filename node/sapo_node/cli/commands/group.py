@@ -11,15 +11,26 @@ from sapo_node.cli.entry import INTERRUPTED
 
 
 class CommandGroup(click.Group):
-    """Holds the names of commands. `modules` names the module of each command within `package`."""
+    """Holds the names of commands in sections. `sections` names the module of each command within `package`."""
 
-    def __init__(self, *args: Any, package: str, modules: Mapping[str, str], **settings: Any) -> None:
+    def __init__(self, *args: Any, package: str, sections: Mapping[str, Mapping[str, str]], **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._package = package
-        self._modules = modules
+        self._sections = sections
+        self._modules = {name: module for modules in sections.values() for name, module in modules.items()}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each section of commands with the first sentence of each command's help."""
+        width = max(map(len, self._modules))
+        limit = formatter.width - width - 6  # two columns before a name, and between a name and its help
+        for title, modules in self._sections.items():
+            commands = {name: self.get_command(ctx, name) for name in modules}
+            rows = [(f"{name:{width}}", each.get_short_help_str(limit)) for name, each in commands.items() if each]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of `modules`, not sorted by name."""
+        """Return the commands in the order of `sections`, not sorted by name."""
         del ctx
         return list(self._modules)
 

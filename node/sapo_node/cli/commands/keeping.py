@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 
 from sapo_node.app.config import Config
-from sapo_node.app.state import state_folder
+from sapo_node.app.state import require_root, state_folder
 from sapo_node.cli.backup import restore_backup, write_backup
 from sapo_node.cli.commands.options import as_json, configured, place_of, unlock
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import say, say_json
 from sapo_node.storage.counters import LISTEN_EPOCHS
 from sapo_node.storage.keys import create_key, require_no_key
@@ -16,7 +17,7 @@ from sapo_protocol import LocalError, load_manifest
 
 
 @click.command()
-@click.option("--key", default="node.key", show_default=True, type=click.Path(path_type=Path), help="File to write.")
+@click.option("--key", default="node.key", show_default=True, type=PATH, help="File to write.")
 @click.option("--passphrase/--no-passphrase", default=False, help="Ask for a passphrase, and encrypt the key with it.")
 @as_json
 def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
@@ -37,7 +38,7 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
 
 
 @click.command()
-@click.argument("output", type=click.Path(path_type=Path))
+@click.argument("output", type=PATH)
 @configured
 @as_json
 def backup(config: Config, output: Path, *, json_output: bool) -> None:
@@ -60,7 +61,7 @@ def backup(config: Config, output: Path, *, json_output: bool) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @configured
 @as_json
 def restore(config: Config, file: Path, *, json_output: bool) -> None:
@@ -69,7 +70,8 @@ def restore(config: Config, file: Path, *, json_output: bool) -> None:
     The node then listens for two epochs before it publishes, because its key may have signed messages since the backup.
     """
     manifest, peer_id = load_manifest(config.swarm), unlock(Path(config.key), None).peer_id
-    folder = state_folder(Path(config.state), manifest, peer_id)
+    require_root(config.states)
+    folder = state_folder(config.states, manifest, peer_id)
     restore_backup(file, folder, peer_id=peer_id, network_id=manifest.network_id.hex())
     if json_output:
         say_json({"state": str(folder.path)})

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from sapo_node.app.config import Config, load_config, render_config
 from sapo_node.cli.commands.options import as_json, configured, database_of, view_of
-from sapo_node.cli.tables import render
+from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.tables import address_lines, render
 from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.observability import explain
 from sapo_node.observability.history import History
@@ -42,7 +43,10 @@ def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> 
     if json_output:
         say_json({**view.as_dict(), "running": runs})
     else:
-        Terminal().print(render(view, doing=_life(view, runs=runs)))
+        terminal = Terminal()
+        if view.session.get("addresses"):
+            terminal.print(address_lines(view), soft_wrap=True)
+        terminal.print(render(view, doing=_life(view, runs=runs)))
 
 
 def _print_rounds(history: History, *, follow: bool) -> None:
@@ -94,7 +98,7 @@ def _tell(told: explain.Told, *, json_output: bool) -> None:
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=PATH)
 @as_json
 def config(file: Path | None, *, json_output: bool) -> None:
     """Print the configuration with the meaning of every key. It is the defaults, changed by FILE and the environment.

@@ -1,6 +1,5 @@
 """Evaluate a policy, and export it: `eval`, `export`."""
 
-from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -11,14 +10,13 @@ import trio
 from rich.progress import Progress
 from rich.table import Table
 
-from sapo_node.app.config import Config, load_config
-from sapo_node.app.environment import FILE_VARIABLE
+from sapo_node.app.config import Config
 from sapo_node.app.learner_options import learner_options
 from sapo_node.app.model_card import card_facts
-from sapo_node.app.state import read_database
-from sapo_node.app.trained_model import of_checkpoints
+from sapo_node.app.state import reading
 from sapo_node.cli.commands.model_options import asked_model, trained_model
-from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
+from sapo_node.cli.commands.options import as_json, configured, fetch_model, policy_of, stderr
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.evaluation import evaluate
 from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.groups.stats import LEVEL, Interval
@@ -31,43 +29,30 @@ _BAR = 20
 
 
 @click.command("eval")
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    envvar=FILE_VARIABLE,
-    help="Evaluate the node of this TOML file; see `sapo-node config`.",
-)
-@click.option("--swarm", help="Ask the tasks of this swarm.  [default: starter]")
-@click.option("--key", help="With --state, the key file of the node to evaluate.  [default: node.key]")
-@click.option("--state", help="Evaluate the node with its state below this folder.")
+@configured
 @trained_model
 @asked_model
-@click.option("--base", is_flag=True, help="Evaluate the model before any training.")
+@click.option("--base", is_flag=True, help="Evaluate the model alone, before any training.")
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
 @as_json
-def eval_(
-    config_file: Path | None, *, base: bool, prompts: int, samples: int, json_output: bool, **options: Any
-) -> None:
-    """Measure pass@1 on held-out prompts. Print it by task and as the mean over tasks, with 95 % confidence intervals.
+def eval_(config: Config, *, base: bool, prompts: int, samples: int, json_output: bool, **options: Any) -> None:
+    """Measure pass@1 of a node on held-out prompts. Print it by task and as the mean over tasks, with 95 % confidence
+    intervals.
+
+    `eval` takes the averaged weights of the newest checkpoint. The node may be running. It remembers which model it
+    trains, and how it is asked, so no option for the model is needed. With --base, `eval` takes the model before any
+    training, and needs no node: give the same --model and --examples as for `start`.
 
     No round of the swarm assigns the seeds of these prompts. The prompts are the same for every node. Completions are
     sampled at temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
 
-    --config or --state names a node. `eval` takes the averaged weights of its newest checkpoint; the node remembers
-    which model it trains, and how it is asked. With neither, or with --base, `eval` takes the model before any
-    training: give the same --model and --examples as for `start`. With `auto` the model decides, as it does there.
-    """
-    named = config_file or options["state"]
-    if options["key"] and not named:
-        raise click.UsageError("--key names a node by its state: give its --state, too, or neither for a new policy")
-    config = load_config(config_file).overridden(options)
+    \b
+    sapo-node eval
+    sapo-node eval --base --model smollm2 --swarm smollm2-easy
+    """  # noqa: D301 - click reads the backspace
     manifest = load_manifest(config.swarm)
-    folder = folder_of(config) if named and not base else None
-    if folder:
-        with closing(read_database(folder)) as database:
-            config = of_checkpoints(config, database, options)
+    config, folder = (config.overridden(options), None) if base else policy_of(config, options)
     fetch_model(config)
     with Progress(console=stderr, transient=True, disable=json_output) as progress:
         bar = progress.add_task("starting the learner", total=prompts * len(manifest.tasks))
@@ -84,7 +69,7 @@ def eval_(
 
 
 @click.command()
-@click.argument("output", type=click.Path(path_type=Path))
+@click.argument("output", type=PATH)
 @configured
 @trained_model
 @click.option("--best", is_flag=True, help="Take the weights of the best evaluation on held-out prompts.")
@@ -120,9 +105,10 @@ def export(
     sapo-node export adapters --adapter-only
     sapo-node export learnt --push somebody/learnt          after `hf auth login`
     """  # noqa: D301 - click reads the backspace
-    manifest, folder = load_manifest(config.swarm), folder_of(config)
-    with closing(read_database(folder)) as database:
-        config = replace(of_checkpoints(config, database, options), device="cpu")
+    manifest = load_manifest(config.swarm)
+    config, folder = policy_of(config, options)
+    config = replace(config, device="cpu")
+    with reading(folder) as database:
         facts = card_facts(config, manifest, database)
     asked = learner_options(config, manifest, folder)
     # Imported here: it takes half a second, which `eval` does not need to wait.

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import wraps
 from pathlib import Path
@@ -12,16 +12,37 @@ import click
 from rich.text import Text
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.app.state import StateFolder, is_running, read_database, reading, require_usable, state_folder
+from sapo_node.app.state import (
+    StateFolder,
+    is_running,
+    read_database,
+    reading,
+    require_root,
+    require_usable,
+    state_folder,
+)
+from sapo_node.app.trained_model import of_checkpoints, require_same_policy
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.entry import INTERRUPTED
 from sapo_node.cli.terminal import ReaderGone, Terminal
 from sapo_node.groups.model_name import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
+from sapo_node.net.addresses import require_addresses
+from sapo_node.observability.dashboard import parse_place
 from sapo_node.observability.overview import Overview, at_rest, overview
 from sapo_node.storage.database import Database
-from sapo_node.storage.keys import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
+from sapo_node.storage.keys import (
+    PASSPHRASE_FILE_VARIABLE,
+    PASSPHRASE_VARIABLE,
+    Identity,
+    PassphraseNeeded,
+    create_key,
+    load_key,
+    read_passphrase,
+    require_folder,
+)
 from sapo_protocol import LocalError, SapoError, load_manifest
-from sapo_protocol.files import NoSuchFile
+from sapo_protocol.files import NoSuchFile, expanded
 from sapo_protocol.printable import printable
 
 Command = Callable[..., None]
@@ -34,9 +55,7 @@ as_json = click.option("--json", "json_output", is_flag=True, help="Print JSON f
 def configured(command: Command) -> Command:
     """Add --config, --swarm, --key and --state, and pass one Config to the command."""
 
-    @click.option(
-        "--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`."
-    )
+    @click.option("--config", "config_file", type=PATH, help="A TOML file; see `sapo-node config`.")
     @click.option("--swarm", help="The swarm: a shipped manifest or the path of a manifest.  [default: starter]")
     @click.option("--key", help="The key file of the node.  [default: node.key]")
     @click.option("--state", help="The folder under which each swarm and key keeps its state.")
@@ -49,25 +68,39 @@ def configured(command: Command) -> Command:
 
 
 def networked(command: Command) -> Command:
-    """Add the options for addresses and peer discovery, and --passphrase."""
+    """Add the options for addresses and peer discovery, and --passphrase with --passphrase-file."""
+
+    @wraps(command)
+    def wrapped(passphrase: str | None, passphrase_file: Path | None, **options: Any) -> None:
+        if passphrase and passphrase_file:
+            raise click.UsageError("give either --passphrase or --passphrase-file")
+        command(passphrase=read_passphrase(passphrase_file) if passphrase_file else passphrase, **options)
+
+    added: Command = wrapped
     for option in (
+        click.option(
+            "--passphrase-file",
+            type=PATH,
+            envvar=PASSPHRASE_FILE_VARIABLE,
+            help="A file with the passphrase of the key file, which only you can read.",
+        ),
         click.option(
             "--passphrase",
             envvar=PASSPHRASE_VARIABLE,
-            help="Passphrase of the key file. Without it the node asks.",
+            help="The passphrase itself. Other users of the machine can read it from the list of processes.",
         ),
         click.option("--mdns/--no-mdns", default=None, help="Find nodes on the local network.  [default: on]"),
         click.option("--bootstrap", multiple=True, metavar="MULTIADDR", help="Dial this node; ends in /p2p/<peer id>."),
         click.option(
             "--announce",
             multiple=True,
-            metavar="MULTIADDR",
+            metavar="ADDRESS",
             help="Tell peers to dial this address, if it differs from --listen.",
         ),
-        click.option("--listen", multiple=True, metavar="MULTIADDR", help="Listen here, e.g. /ip4/0.0.0.0/tcp/4001."),
+        click.option("--listen", multiple=True, metavar="ADDRESS", help="Listen here: IP:PORT or a multiaddress."),
     ):
-        command = option(command)
-    return command
+        added = option(added)
+    return added
 
 
 def tell(error: BaseException) -> None:
@@ -104,33 +137,51 @@ def _first(error: BaseException) -> BaseException:
 
 
 def unlock(path: Path, passphrase: str | None) -> Identity:
-    """Load a key. Take its passphrase from PASSPHRASE_VARIABLE, or ask for it at a terminal, if it needs one."""
+    """Load a key. If it needs a passphrase, take that of the environment, or ask for it at a terminal."""
     try:
         return load_key(path, passphrase)
     except PassphraseNeeded:
-        if not passphrase and (stored := os.environ.get(PASSPHRASE_VARIABLE)):
+        if not passphrase and (stored := _stored_passphrase()):
             return load_key(path, stored)
         if passphrase or not sys.stdin.isatty():
             raise
         return load_key(path, click.prompt(f"passphrase of {path}", hide_input=True, err=True))
 
 
+def _stored_passphrase() -> str | None:
+    if file := os.environ.get(PASSPHRASE_FILE_VARIABLE):
+        return read_passphrase(Path(expanded(file)))
+    return os.environ.get(PASSPHRASE_VARIABLE)
+
+
+def require_startable(config: Config) -> None:
+    """Raise LocalError for a path or an address that no node can use. A command calls this before it makes a key."""
+    path = Path(config.key)
+    if not os.path.lexists(path):
+        require_folder(path)
+    require_root(config.states)
+    require_addresses(config.listen, config.announce, config.bootstrap)
+    parse_place(config.dashboard)
+    parse_place(config.feed, "feed")
+
+
 def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool]:
     """Return the identity of the node to start, and whether this call made its key."""
+    require_startable(config)
     path = Path(config.key)
     with suppress(NoSuchFile):
         return unlock(path, passphrase), False
     # A key that is older than its state may not publish at first. So none is made where the start must fail.
-    require_usable(Path(config.state), load_manifest(config.swarm))
+    require_usable(config.states, load_manifest(config.swarm))
     identity = create_key(path, passphrase)
-    made = f"made a new key in {path} (mode 0600); this node is {identity.peer_id}"
+    made = f"made a new key in {path.absolute()} (mode 0600); this node is {identity.peer_id}"
     stderr.print(made, highlight=False, soft_wrap=True)
     return identity, True
 
 
 def place_of(config: Config) -> StateFolder:
     """Return the state folder for this key and swarm. It may not exist."""
-    return state_folder(Path(config.state), load_manifest(config.swarm), unlock(Path(config.key), None).peer_id)
+    return state_folder(config.states, load_manifest(config.swarm), unlock(Path(config.key), None).peer_id)
 
 
 def folder_of(config: Config) -> StateFolder:
@@ -138,6 +189,18 @@ def folder_of(config: Config) -> StateFolder:
     folder = place_of(config)
     read_database(folder).close()
     return folder
+
+
+def policy_of(config: Config, options: Mapping[str, Any]) -> tuple[Config, StateFolder]:
+    """Return the configuration for the checkpoints of the node of this key and swarm, and its state folder.
+
+    Raises LocalError if no node ever ran on it, or if the options name another model than that of its checkpoints.
+    """
+    folder = folder_of(config)
+    with reading(folder) as database:
+        config = of_checkpoints(config, database, options)
+        require_same_policy(database, config, folder.checkpoints)
+    return config, folder
 
 
 def database_of(config: Config) -> AbstractContextManager[Database]:

@@ -10,6 +10,7 @@ from sapo_node.app.config import Config
 from sapo_node.cli.commands.deciding import writable_database
 from sapo_node.cli.commands.group import DefaultGroup
 from sapo_node.cli.commands.options import as_json, configured, database_of, unlock, view_of, write_file
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.commands.wire import show_proof
 from sapo_node.cli.tables import decision_table, tier_line
 from sapo_node.cli.terminal import Terminal, say, say_json
@@ -43,7 +44,7 @@ def peers() -> None:
 @click.argument("peer", required=False)
 @configured
 @click.option("--evidence", is_flag=True, help="Show the evidence for which PEER was banned for good.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence to FILE.")
+@click.option("--output", type=PATH, metavar="FILE", help="Write the evidence to FILE.")
 @as_json
 def show(config: Config, *, peer: str | None, evidence: bool, output: Path | None, json_output: bool) -> None:
     """List the peers of a node. With PEER, explain one.
@@ -91,7 +92,7 @@ def _show_evidence(config: Config, peer: str, output: Path | None, *, json_outpu
 
 
 @peers.command("export")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @configured
 @as_json
 def export_list(config: Config, *, file: Path, json_output: bool) -> None:
@@ -111,7 +112,7 @@ def export_list(config: Config, *, file: Path, json_output: bool) -> None:
 
 
 @peers.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option(
     "--from", "signer", required=True, metavar="PEER", help="The whole peer id of the node that exported FILE."
 )

@@ -12,6 +12,7 @@ from sapo_node.app.advice import too_long_for
 from sapo_node.app.config import load_config
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, fetch_model, stderr
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.probe import Verdict, probe_model
 from sapo_node.cli.probe_report import as_dict, print_probe
 from sapo_node.cli.terminal import Terminal, say_json
@@ -19,7 +20,7 @@ from sapo_protocol import load_manifest
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`.")
+@click.option("--config", "config_file", type=PATH, help="A TOML file; see `sapo-node config`.")
 @click.option("--swarm", help="Ask the tasks of this swarm.  [default: starter]")
 @trained_model
 @asked_model
@@ -41,7 +42,8 @@ def probe(config_file: Path | None, *, prompts: int, json_output: bool, **option
     It prints the memory that training needs and how long a round takes, says what to change if no task can be learnt,
     and ends with the command that starts a node. It keeps nothing. The exit code is 1 if no task can be learnt.
 
-    64 prompts of 6 tasks take a model of 135 M parameters about 8 minutes on 2 cores, and 16 prompts about 2 minutes.
+    16 prompts of 6 tasks take a model of 135 M parameters about 4 minutes of processor time, and 64 prompts 4 times
+    that.
 
     \b
     sapo-node probe --model smollm2 --swarm smollm2-easy --prompts 16

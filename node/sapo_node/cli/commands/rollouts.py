@@ -9,6 +9,7 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.cli.commands.options import as_json, configured, database_of
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import say, say_json
 from sapo_node.observability.journal import Journal
 from sapo_node.rollouts.export import export as export_groups
@@ -36,7 +37,7 @@ def rollouts() -> None:
 
 @rollouts.command()
 @configured
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @as_json
 def export(config: Config, *, folder: Path, json_output: bool) -> None:
     """Write the kept rollouts into the new folder FOLDER. The node may be running.
@@ -53,7 +54,7 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
 
 
 @rollouts.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @click.option("--swarm", help="The swarm that the rollouts must be of.  [default: the manifest in FOLDER]")
 @as_json
 def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
@@ -83,7 +84,7 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
 
 
 @rollouts.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @click.argument("repository", metavar="OWNER/NAME")
 @as_json
 def push(folder: Path, *, repository: str, json_output: bool) -> None:

@@ -12,12 +12,13 @@ from sapo_node.app.running_node import RunningNode
 from sapo_node.cli.commands.model_options import asked_model, trained_how, trained_model
 from sapo_node.cli.commands.numbers import WholeOrAuto
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, networked, own_identity
+from sapo_node.cli.commands.sections import SectionedCommand
 from sapo_node.cli.demo import Plan, run_demo
 from sapo_node.cli.live_view import LiveView, print_json_line
 from sapo_node.observability.curves.request import LIBRARIES
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @configured
 @networked
 @click.option("--local", type=int, metavar="I", help="Local groups per round.  [default: 4]")
@@ -39,7 +40,7 @@ from sapo_node.observability.curves.request import LIBRARIES
     "--generate", metavar="URL", help="Let the vLLM or SGLang server there sample the completions.  [default: off]"
 )
 @click.option(
-    "--dashboard", metavar="HOST:PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
+    "--dashboard", metavar="[HOST:]PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
 )
 @click.option(
     "--log-to", multiple=True, type=click.Choice(list(LIBRARIES)), help="Write the curves there, too. Repeatable."
@@ -99,7 +100,8 @@ def demo(*, model: str | None, swarm: str | None, rounds: int | None, prompts: i
     of the honest nodes before and after, and how many messages and groups were left out for which reason.
 
     With --model the honest nodes train that model, three copies at once. smollm2 takes about 2 GB of memory for each
-    copy. On two cores the demo then takes about ten minutes. Ten rounds show the exchange; to see it learn, give 50.
+    copy. On two cores that had other work the demo took 27 minutes. Ten rounds show the exchange; to see it learn,
+    give 50.
 
     \b
     sapo-node demo

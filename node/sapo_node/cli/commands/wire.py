@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from sapo_node.cli import inspection
 from sapo_node.cli.commands.options import as_json, stderr, tell, write_file
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.conformance.cases import load_cases
 from sapo_node.conformance.driver import Implementation
@@ -32,7 +33,7 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option("--swarm", default="starter", show_default=True, help="The swarm that the message was signed for.")
 @click.option("--evidence", "is_evidence", is_flag=True, help="FILE is evidence of equivocation.")
 @as_json
@@ -56,7 +57,7 @@ def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> N
 
 @click.command()
 @click.argument("swarm", default="starter")
-@click.option("--encoded", type=click.Path(path_type=Path), metavar="FILE", help="Write the encoded manifest to FILE.")
+@click.option("--encoded", type=PATH, metavar="FILE", help="Write the encoded manifest to FILE.")
 @as_json
 def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
     """Print the manifest, network id and topics of SWARM.
