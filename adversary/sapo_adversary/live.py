@@ -23,6 +23,7 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Attack, Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.net.interface import Channel, NetworkNotice, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
@@ -84,7 +85,7 @@ async def play(
 @click.command()
 @click.option("--attack", type=click.Choice(list(ATTACKS)), default="false-claim")
 @click.option("--swarm", required=True)
-@click.option("--key", required=True, type=click.Path(path_type=Path))
+@click.option("--key", required=True, type=PATH)
 @click.option("--keys", type=click.IntRange(1), default=1)
 @click.option("--bootstrap", multiple=True, required=True)
 @click.option("--interval", type=Number(0.01), default=2.0)

@@ -8,6 +8,7 @@ import click
 
 from sapo_adversary.simulator.engine import Engine, ThisMachine
 from sapo_adversary.simulator.simulation import Device
+from sapo_node.processes.extras import command_for
 from sapo_protocol import LocalError
 
 on_device = click.option(
@@ -42,7 +43,5 @@ def _on_ray(jobs: int | None) -> Engine:
     try:
         from sapo_adversary.research.cluster import Cluster  # noqa: PLC0415 - an extra of its own
     except ModuleNotFoundError as missing:
-        raise LocalError(
-            "Ray is not installed, which --engine ray needs: pip install 'sapo-node[cluster]'"
-        ) from missing
+        raise LocalError(f"Ray is not installed, which --engine ray needs: {command_for('cluster')}") from missing
     return Cluster(jobs)

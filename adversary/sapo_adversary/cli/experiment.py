@@ -9,18 +9,19 @@ from rich.table import Table
 
 from sapo_adversary.cli.engines import on_device, with_engine
 from sapo_adversary.cli.policies import prepare_for
-from sapo_adversary.cli.results import folder, warn_of_versions, with_records
+from sapo_adversary.cli.results import warn_of_versions, with_records
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole
-from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.research.policies import default_folder
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_adversary.simulator.simulation import Device
 from sapo_adversary.simulator.versions import versions_of
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import Terminal, say
 
 _SHOWN_COLUMNS = 6
@@ -32,7 +33,7 @@ _SHOWN_COLUMNS = 6
 @click.argument("action", type=click.Choice(["run", "plot"]), default="run")
 @click.option("--list", "only_list", is_flag=True, help="List the experiments of the package, and play nothing.")
 @with_records
-@click.option("--policies", type=folder, help="Folder of the prepared policies; missing ones are built first.")
+@click.option("--policies", type=PATH, help="Folder of the prepared policies; missing ones are built first.")
 @with_engine
 @click.option("--seeds", type=click.IntRange(1), help="Play only the first SEEDS seeds.")
 @click.option("--arm", "only", multiple=True, help="Play only this arm; may be repeated.")
@@ -79,7 +80,7 @@ def experiment(
         what = what.part(only, seeds).on(device)
         writable_folder(output)
         writable_folder(records)
-        summary = _run(what, records, policies or DEFAULT_FOLDER, engine)
+        summary = _run(what, records, policies or default_folder(), engine)
         write_whole(path, to_json(summary))
         pictures = _draw(summary, path)
     if json_output:

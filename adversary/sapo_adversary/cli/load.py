@@ -8,6 +8,7 @@ import click
 from sapo_adversary.research.load.keys import identity_of
 from sapo_node.app.config import load_config, render_config
 from sapo_node.cli.commands.options import as_json
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import say
 
 MOST_USERS = 1_000
@@ -19,9 +20,7 @@ MOST_USERS = 1_000
 @click.option(
     "--keys-from", default="load", show_default=True, help="Words from which the keys are derived, as for locust."
 )
-@click.option(
-    "--config", "file", type=click.Path(path_type=Path), help="Add the peers to this configuration, and print it whole."
-)
+@click.option("--config", "file", type=PATH, help="Add the peers to this configuration, and print it whole.")
 @as_json
 def load_keys(*, users: int, keys_from: str, file: Path | None, json_output: bool) -> None:
     """Print a configuration for the target of a load test.

@@ -22,7 +22,7 @@ _MODULES = {
 @click.group(
     cls=CommandGroup,
     package="sapo_adversary.cli",
-    modules=_MODULES,
+    sections={"Commands": _MODULES},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(package_name="sapo-node")

@@ -22,7 +22,7 @@ from sapo_adversary.cli.played import (
 )
 from sapo_adversary.cli.results import warn_of_versions
 from sapo_adversary.files.records import read_results, results_in
-from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.research.policies import default_folder
 from sapo_adversary.scenarios.keys import judged_by
 from sapo_adversary.scenarios.matrices import (
     MATRICES,
@@ -102,7 +102,7 @@ def matrix(
         play_parts: PlayParts = partial(recorded, records=records)
     else:
         prepare_policies(scenarios)
-        play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
+        play_parts = partial(play, records=records, policies=default_folder(), engine=engine, console=stderr)
     outcomes, more = play_matrix(kind, scenarios, seeds or SEEDS[kind], play_parts)
     if not outcomes:
         raise LocalError(f"{records} has no seed with all its runs; name their folder with --records, or play them")

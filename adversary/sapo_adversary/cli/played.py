@@ -14,7 +14,7 @@ from sapo_adversary.cli.engines import with_engine
 from sapo_adversary.cli.policies import prepare_for
 from sapo_adversary.cli.results import with_records
 from sapo_adversary.files.records import to_json, writable_folder, write_whole
-from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.research.policies import default_folder
 from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.scenarios.page import page
@@ -41,7 +41,7 @@ def make_folders(output: Path, records: Path) -> None:
 
 def prepare_policies(scenarios: Iterable[Scenario]) -> None:
     """Build the policies that the nodes begin with, where they are missing."""
-    prepare_for((scenario.simulation("control") for scenario in scenarios), DEFAULT_FOLDER, stderr)
+    prepare_for((scenario.simulation("control") for scenario in scenarios), default_folder(), stderr)
 
 
 def write_results(

@@ -14,7 +14,7 @@ from sapo_adversary.files.records import to_json, writable_folder, write_whole
 from sapo_adversary.research.poison_search.play import play
 from sapo_adversary.research.poison_search.plot import draw
 from sapo_adversary.research.poison_search.search import POPULATION, SPACES
-from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.research.policies import default_folder
 from sapo_node.cli.commands.options import as_json, stderr
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.messages import FILTERS
@@ -48,12 +48,12 @@ def poison_search(attacks: tuple[str, ...], *, tries: int, seed: int, output: Pa
     sapo-adversary poison-search poison-text --tries 400
     """  # noqa: D301 - click reads the backspace
     writable_folder(output)
-    prepare_all([_POLICY], DEFAULT_FOLDER, stderr)
+    prepare_all([_POLICY], default_folder(), stderr)
     names = attacks or tuple(SPACES)
     with Progress(console=stderr) as progress:
         bar = progress.add_task("attacks", total=len(names))
         found = play(
-            names, DEFAULT_FOLDER / _POLICY, tries=tries, seed=seed, done=lambda _attack: progress.advance(bar)
+            names, default_folder() / _POLICY, tries=tries, seed=seed, done=lambda _attack: progress.advance(bar)
         )
     command = " ".join(["sapo-adversary poison-search", *attacks, f"--tries {tries} --seed {seed}"])
     summary = {"command": command, "attacks": found}

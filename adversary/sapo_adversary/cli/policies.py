@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sapo_adversary.research.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
+from sapo_adversary.research.policies import POLICIES, default_folder, meta_of, prepare, require_known
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import Terminal
 
 
@@ -20,9 +21,9 @@ from sapo_node.cli.terminal import Terminal
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--folder",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_FOLDER,
-    show_default=True,
+    type=PATH,
+    default=default_folder,
+    show_default="sapo-node/policies in the user's cache folder",
     help="Folder of the prepared policies.",
 )
 @as_json

@@ -5,30 +5,37 @@ from pathlib import Path
 import click
 
 from sapo_adversary.cli.played import WRITTEN_BY
-from sapo_adversary.cli.results import DEFAULT_OUTPUT, folder
+from sapo_adversary.cli.results import DEFAULT_OUTPUT
 from sapo_adversary.files.records import read_results, results_in, writable_folder, write_whole
 from sapo_adversary.scenarios.page import page, pictures
 from sapo_adversary.scenarios.table import markdown
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import say
 from sapo_protocol import LocalError
 from sapo_protocol.printable import is_printable
 
 
 @click.command()
-@click.argument("file", type=folder, required=False)
+@click.argument("file", type=PATH, required=False)
 @click.option(
     "--markdown", "as_markdown", is_flag=True, help="Print the table of threats that docs/trust/threats.md shows."
 )
 @click.option(
     "--pictures",
     "target",
-    type=folder,
+    type=PATH,
     help="Write the figure of each scenario into this folder as SVG, in place of the page.",
 )
 @click.option("--only", multiple=True, metavar="SCENARIO", help="Only the figure of this scenario; may be repeated.")
 def report(file: Path | None, *, as_markdown: bool, target: Path | None, only: tuple[str, ...]) -> None:
-    """Draw the page of a matrix or a run again. FILE is its JSON, by default that of the matrix. Print its path."""
-    file = file or DEFAULT_OUTPUT / "matrix.json"
+    """Draw the page of a matrix or a run again. FILE is its JSON; the default is results/matrix.json.
+
+    Prints the path of the page.
+
+    \b
+    sapo-adversary report results/false-claim.json       after `sapo-adversary run false-claim`
+    """  # noqa: D301 - click reads the backspace
+    file = file or _of_matrix()
     summary = read_results(file, WRITTEN_BY)
     with results_in(file, WRITTEN_BY):
         drawn = pictures(summary) if target else {}
@@ -41,6 +48,20 @@ def report(file: Path | None, *, as_markdown: bool, target: Path | None, only: t
         written = file.with_suffix(".html")
         write_whole(written, text)
         say(str(written))
+
+
+def _of_matrix() -> Path:
+    """Return the results of the matrix. Raises LocalError with what to type instead if there are none."""
+    matrix = DEFAULT_OUTPUT / "matrix.json"
+    if matrix.exists():
+        return matrix
+    # An experiment writes JSON without a page.
+    runs = [path for path in DEFAULT_OUTPUT.glob("*.json") if path.with_suffix(".html").exists()]
+    newest = max(runs, key=lambda path: path.stat().st_mtime, default=DEFAULT_OUTPUT / "SCENARIO.json")
+    raise LocalError(
+        f"there is no {matrix}, which `sapo-adversary matrix` writes; for a run give its JSON: sapo-adversary report "
+        f"{newest}"
+    )
 
 
 def _write_pictures(file: Path, drawn: dict[str, str], target: Path, only: tuple[str, ...]) -> None:

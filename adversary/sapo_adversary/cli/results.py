@@ -9,19 +9,18 @@ import click
 
 from sapo_adversary.simulator.versions import versions_now
 from sapo_node.cli.commands.options import stderr
+from sapo_node.cli.commands.paths import PATH
 
 DEFAULT_OUTPUT = Path("results")
 
-folder = click.Path(path_type=Path)
-
-to_output = click.option("--output", type=folder, default=DEFAULT_OUTPUT, show_default=True, help="Where results go.")
+to_output = click.option("--output", type=PATH, default=DEFAULT_OUTPUT, show_default=True, help="Where results go.")
 
 
 def with_records(command: Callable[..., None]) -> Callable[..., None]:
     """Add --output and --records, and hand the command both folders."""
 
     @to_output
-    @click.option("--records", type=folder, help="Where the records of single runs go.  [default: OUTPUT/runs]")
+    @click.option("--records", type=PATH, help="Where the records of single runs go.  [default: OUTPUT/runs]")
     @wraps(command)
     def wrapped(*arguments: Any, output: Path, records: Path | None, **options: Any) -> None:
         command(*arguments, output=output, records=records or output / "runs", **options)

@@ -21,7 +21,7 @@ from sapo_adversary.cli.played import (
     write_results,
 )
 from sapo_adversary.cli.results import warn_of_versions
-from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.research.policies import default_folder
 from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import play
@@ -130,7 +130,7 @@ def run(
         [(scenario, share)],
         range(1, seeds + 1),
         records,
-        policies=DEFAULT_FOLDER,
+        policies=default_folder(),
         engine=engine,
         console=stderr,
     )

@@ -16,6 +16,7 @@ from sapo_adversary.research.soak.play import STAY, Soak, play
 from sapo_adversary.research.soak.report import report
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import Terminal
 from sapo_protocol import LocalError
 
@@ -26,7 +27,7 @@ from sapo_protocol import LocalError
     "--nodes", type=click.IntRange(STAY + 1, 32), default=6, show_default=True, help="Number of nodes that train."
 )
 @click.option("--seed", default=1, show_default=True, help="Random seed for the fault schedule.")
-@click.option("--folder", type=click.Path(path_type=Path), help="Keep states, logs and samples in this folder.")
+@click.option("--folder", type=PATH, help="Keep states, logs and samples in this folder.")
 @to_output
 @as_json
 def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: Path, json_output: bool) -> None:

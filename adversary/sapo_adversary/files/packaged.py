@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sapo_adversary.files.records import read_text
 from sapo_protocol import LocalError
+from sapo_protocol.files import expanded
 from sapo_protocol.toml import parse_toml
 
 _SUFFIX = ".toml"
@@ -26,7 +27,7 @@ def load_named(package: str, name: str, what: str, listed_by: str, make: Callabl
     Raises LocalError, which calls the thing `what`, for a file that is none or holds something else. `listed_by` is
     the command that lists the packaged files.
     """
-    path = Path(name)
+    path = Path(expanded(name))
     if name in names_in(package):
         text = resources.files(package).joinpath(name + _SUFFIX).read_text("utf-8")
     elif path.suffix == _SUFFIX:

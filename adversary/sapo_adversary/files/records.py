@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sapo_protocol import LocalError
-from sapo_protocol.files import NoSuchFile, read_bounded, read_json
+from sapo_protocol.files import NoSuchFile, read_bounded, read_json, text_of
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 """A file of results, at most; the largest that a command writes are about 30 MB."""
@@ -44,9 +44,13 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def writable_folder(path: Path) -> Path:
-    """The folder, made where it is missing. Raises LocalError where no file can be written in it."""
+    """The folder, made where it is missing. Raises LocalError where no file can be written in it, and where the folder
+    above it is missing: the path may be misspelt.
+    """
+    if not os.path.lexists(path.parent):
+        raise LocalError(f"there is no folder {path.parent}: make it first, or give another folder than {path}")
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             return path
     except (OSError, ValueError) as error:
@@ -56,10 +60,7 @@ def writable_folder(path: Path) -> Path:
 
 def read_text(path: Path, most: int = MAX_FILE_BYTES) -> str:
     """The text of a regular file of at most `most` bytes. Raises LocalError for anything else."""
-    try:
-        return read_bounded(path, most, "text file").decode()
-    except UnicodeDecodeError as error:
-        raise LocalError(f"{path} is no UTF-8 text; give the right file") from error
+    return text_of(read_bounded(path, most, "text file"), path)
 
 
 def read_results(path: Path, written_by: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sapo_adversary.seed import measure
 from sapo_adversary.seed.build import build
 from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.seed.recipe import Recipe
+from sapo_node.cli.commands.paths import PATH
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.model import load
@@ -27,7 +28,7 @@ def seed() -> None:
 
 
 @seed.command("build")
-@click.option("--out", type=click.Path(path_type=Path), default=POLICY_DIR, show_default=True)
+@click.option("--out", type=PATH, default=POLICY_DIR, show_default=True)
 def build_command(out: Path) -> None:
     """Teach a new seed policy from generated tasks; 10 to 20 minutes on one core.
 
@@ -49,7 +50,7 @@ def build_command(out: Path) -> None:
 @click.option("--prompts", default=50, show_default=True, help="Held-out questions of each dataset.")
 @click.option("--learning-rate", default=1e-4, show_default=True, help="Adam's learning rate.")
 @click.option("--threads", default=1, show_default=True, help="CPU threads of torch.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the record as JSON to this file.")
+@click.option("--out", type=PATH, help="Write the record as JSON to this file.")
 def measure_command(
     *,
     model: str,

@@ -53,6 +53,14 @@ def folder_commands(target):
     ]
 
 
+def test_report_after_a_run_names_the_results_of_that_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    for name in ("false-claim.json", "false-claim.html", "sapo_table.json"):
+        (tmp_path / "results" / name).write_text("{}")
+    assert "sapo-adversary report results/false-claim.json" in refused("report")
+
+
 @pytest.mark.parametrize("number", range(9))
 @pytest.mark.parametrize("what", ["a file", "below a file", "of the kernel", "a pipe"])
 def test_a_folder_that_nobody_can_write_into_is_refused_before_anything_is_played(number, what, tmp_path, monkeypatch):

@@ -5,6 +5,6 @@
 """
 
 from sapo_adversary.research.policies.catalogue import POLICIES
-from sapo_adversary.research.policies.prepare import DEFAULT_FOLDER, meta_of, prepare, require_known
+from sapo_adversary.research.policies.prepare import default_folder, meta_of, prepare, require_known
 
-__all__ = ["DEFAULT_FOLDER", "POLICIES", "meta_of", "prepare", "require_known"]
+__all__ = ["POLICIES", "default_folder", "meta_of", "prepare", "require_known"]

@@ -15,17 +15,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from sapo_adversary.files.records import read_results, writable_folder
 from sapo_adversary.files.typed import suggestion
 from sapo_adversary.research.policies.catalogue import POLICIES, Making, Progress, TrainedGroup
 from sapo_adversary.seed.recipe import Lessons
 from sapo_node.learner.folder import POLICY_DIR
+from sapo_node.storage.user_folders import cache_folder
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 SWARM = "starter"
-DEFAULT_FOLDER = Path(platformdirs.user_cache_dir("sapo-node")) / "policies"
+
+
+def default_folder() -> Path:
+    """Return the folder of prepared policies in the cache of this user. Raises LocalError if the user has none."""
+    return cache_folder() / "policies"
 
 
 def prepare(name: str, folder: Path, progress: Progress, *, policies: Mapping[str, Making] = POLICIES) -> Path:
@@ -42,6 +45,8 @@ def prepare(name: str, folder: Path, progress: Progress, *, policies: Mapping[st
     target = folder / name
     if meta_of(target).get("digest") == digest:
         return target
+    if folder == default_folder():
+        folder.parent.mkdir(parents=True, exist_ok=True)
     writable_folder(folder)
     # torch takes seconds to import, and most of the time there is nothing to build.
     from sapo_adversary.research.policies.make import make  # noqa: PLC0415
