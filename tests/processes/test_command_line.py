@@ -234,16 +234,17 @@ def test_everything_that_a_node_keeps_is_for_its_owner_alone(played, tmp_path, r
 
 
 def test_others_can_write_nothing_that_a_command_makes_whatever_the_umask(tmp_path):
-    """Whoever can write the folder of a key can put another key in its place."""
-    key = tmp_path / "new" / "node.key"
-    assert sapo_node("keygen", "--key", key, umask=0).returncode == 0
-    assert [each for each in (key.parent, key) if stat.S_IMODE(each.stat().st_mode) & 0o022] == []
+    """Whoever can write a manifest can lead its nodes into another swarm."""
+    file = tmp_path / "manifest"
+    assert sapo_node("manifest", "starter", "--encoded", file, umask=0).returncode == 0
+    assert stat.S_IMODE(file.stat().st_mode) & 0o022 == 0
 
 
 @pytest.mark.slow
 def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path, ran):
     swarm, folder = write_swarm(tmp_path / "here.toml"), tmp_path / "a"
     (tmp_path / "model").mkdir()
+    folder.mkdir()
     places = ("--key", folder / "node.key", "--state", folder / "state", "--listen", "/ip4/127.0.0.1/tcp/0")
     started = ran("start", "--no-mdns", "--swarm", swarm, "--model", tmp_path / "model", *places)
     assert "model" in one_line_error(*started)

@@ -83,6 +83,7 @@ def alone(tmp_path_factory):
     what starts it again.
     """
     folder = tmp_path_factory.mktemp("alone")
+    (folder / "a").mkdir()
     create_key(folder / "a" / "node.key")
     swarm, config = write_swarm(folder / "alone.toml"), folder / "node.toml"
     config.write_text("local = 1\neval_every = 0\n")

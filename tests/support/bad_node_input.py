@@ -49,7 +49,7 @@ start --no-train --key place                | 1 | place & {is-folder}
 start --no-train --key node.key/k           | 1 | node.key & {no-folder}
 start --no-train --key /proc/k --state new/own/state | 1 | cannot write the key file /proc/k
 start --no-train --key typo/node.key        | 1 | there is no folder typo & make the folder first & another path
-start --no-train --key /nonexistent/k       | 1 | there is no folder /nonexistent & another path
+start --no-train --key /no/such/folder/k    | 1 | there is no folder /no/such/folder & another path
 contribute --program true --key typo/k      | 1 | there is no folder typo & another path
 init new/n --key typo/k                     | 1 | there is no folder typo & another path
 status --key ~nobody-has-this-name/k        | 1 | no home folder for ~nobody-has-this-name & write the whole path

@@ -146,6 +146,7 @@ class Demo:
         members = []
         for number in numbers:
             folder = self._folder / f"node{number}"
+            folder.mkdir()
             command = [*self._command("start", folder), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
             member = Member(f"node {number}", folder, await self._start_process(nursery, [*command, *bootstrap]))
             members.append(member)
