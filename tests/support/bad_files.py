@@ -236,8 +236,8 @@ def _write_states(folder, database, place, names):
     with closing(sqlite3.connect(state("judged"))) as connection:
         *start, last = names["other"]
         for ending in sorted({"1", "2", "3"} - {last})[:2]:
-            row = ("".join(start) + ending, "untrusted", 0.0, 0.0, 0, 0, 0, 0)
-            connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            row = ("".join(start) + ending, "untrusted", 0.0, 0.0, 0, 0, 0, 0, 0.0, 0.0)
+            connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         proof = (folder / "proof").read_bytes()
         connection.execute("INSERT INTO evidence VALUES (?, ?)", (names["peer"], proof))
         connection.commit()

@@ -56,7 +56,7 @@ def _acquaint(database: Database, peers: Iterable[str]) -> None:
     """
     with database.transaction():
         for peer in peers:
-            database.execute("INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, 0)", peer, PeerState.HEALTHY)
+            database.execute("INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0, 0)", peer, PeerState.HEALTHY)
 
 
 @dataclass(slots=True)

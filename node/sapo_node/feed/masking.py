@@ -25,12 +25,15 @@ def is_kept(
     """Return for each token of a correct completion whether it is trained on.
 
     A token is not if it overlaps a masked span. `answer-likelihood` rejects all tokens if the probability of the answer
-    is below FOLLOWS. `min-token-prob` rejects all tokens if those before the answer are below the bounds.
+    is below FOLLOWS. `min-token-prob` rejects all tokens if those before the answer are below the bounds. `length`
+    rejects all tokens if there are more than `bounds` allow, without the end.
     """
     answer = _answer(text, offsets)
+    end = (len(text), len(text))
+    if bounds.tokens is not None and sum(token != end for token in offsets) > bounds.tokens:
+        return [False] * len(offsets)
     if "answer-likelihood" in filters and sum(logprobs[place] for place in answer) < math.log(FOLLOWS):
         return [False] * len(offsets)
-    end = (len(text), len(text))
     if "min-token-prob" in filters:
         work = [logprobs[place] for place, token in enumerate(offsets) if place not in answer and token != end]
         if min(work, default=0.0) < bounds.token or sum(work) < bounds.text:

@@ -88,8 +88,8 @@ class Group:
     """Factor on the loss of each completion, above 0 and at most 1: the node's trust in it, and its age."""
     completions: tuple[Graded, ...]
     bounds: Bounds = Bounds()
-    """Those of `min-token-prob` on its correct completions: the least log-probabilities of each token before the
-    answer, and of all of them together.
+    """Those on its correct completions: of `min-token-prob` the least log-probabilities of each token before the answer
+    and of all of them together, and of `length` the most tokens.
     """
 
 
@@ -127,7 +127,8 @@ class Batch:
         if not counts(completion.advantage, external=True, objective=self.objective):
             return [False] * len(offsets)
         filters = self.filters if completion.advantage > 0 and logprobs is not None else ()
-        return is_kept(completion.text, completion.masked, offsets, logprobs or (), filters, bounds=group.bounds)
+        bounds = group.bounds if completion.advantage > 0 else Bounds()
+        return is_kept(completion.text, completion.masked, offsets, logprobs or (), filters, bounds=bounds)
 
 
 @dataclass(frozen=True, slots=True)

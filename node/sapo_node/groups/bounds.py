@@ -1,4 +1,4 @@
-"""The bounds of the filter `min-token-prob` on a correct completion of others."""
+"""The bounds of the filters `min-token-prob` and `length` on an external correct completion."""
 
 import math
 from dataclasses import dataclass
@@ -12,9 +12,11 @@ However a tokenizer cuts a text, a policy gives the text about the same probabil
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The least log-probabilities that this policy must give to the text before the answer."""
+    """The least log-probabilities of the text before the answer under this policy, and the most tokens of the whole."""
 
     token: float = math.log(MIN_TOKEN_PROB)
-    """Of each token."""
+    """The least log-probability of each token."""
     text: float = math.log(MIN_TEXT_PROB)
-    """Of all tokens together."""
+    """The least log-probability of all tokens together."""
+    tokens: int | None = None
+    """The most tokens of the completion in this model's tokenizer, without the end; None for any number."""

@@ -77,7 +77,7 @@ class LearnerOptions:
     max_completion_bytes: int = 1024
     filters: tuple[str, ...] = ()
     """The filters of FILTERS that the node applies to external correct completions. The learner applies
-    `min-token-prob` and `answer-likelihood`."""
+    `min-token-prob` and `answer-likelihood`, and `length` to tokens."""
     read_only: bool = False
     """The checkpoints are those of a node that may be running: the newest is read, and all of them left as they are."""
     server: str = ""
@@ -122,7 +122,7 @@ class TrainGroup:
     """The id of the group whose place this one takes if nothing of that group can be trained on; empty for a group
     with a place of its own."""
     bounds: Bounds = Bounds()
-    """Those of `min-token-prob` on its correct completions."""
+    """Those that the learner applies to its correct completions, where it came from a peer."""
 
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):
@@ -238,7 +238,7 @@ class TrainReport:
     local_seconds: float = 0.0
     """Of `seconds`, for the gradient of the local groups."""
     external_seconds: float = 0.0
-    """The same for the external groups."""
+    """The same for what was trained on of the external groups, without the time for what filters rejected."""
 
     @property
     def external_share(self) -> float | None:

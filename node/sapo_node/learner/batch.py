@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sapo_node.groups.advantage import counts
 from sapo_node.groups.answer import ANSWER_END, answer_span
 from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import Refusal, Sampled, Source, TrainGroup
+from sapo_node.groups.messages import ExternalObjective, Refusal, Sampled, Source, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.forward import Tokens, beginning_of, pad_right, read_prompts, run, stems_of
 from sapo_node.learner.lanes import Lanes, lane_mask, lane_size, packed
@@ -88,8 +89,10 @@ class Refused(Exception):
         self.reason = reason
 
 
-def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
-    """Return a group's completions as tokens, without those that cannot be trained on.
+def rows_of(
+    policy: Policy, group: TrainGroup, max_tokens: int, objective: ExternalObjective = "on-policy"
+) -> list[Row]:
+    """Return the completions of a group that enter the loss as tokens, without those that cannot be trained on.
 
     Raises Refused if the prompt leaves no room, or if a correct completion cannot be trained on and no other correct
     one is left. Raises Unreadable if the tokenizer fails on the prompt.
@@ -102,6 +105,8 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
     rows: list[Row] = []
     reason: Refusal | None = None
     for number, (completion, advantage) in enumerate(zip(group.completions, group.advantages, strict=True)):
+        if not counts(advantage, external=external, objective=objective):
+            continue
         try:
             tokens = _tokens(policy, completion, max_tokens)
             answer = _answer(policy, completion, len(tokens)) if external else ()

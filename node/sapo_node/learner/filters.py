@@ -1,4 +1,5 @@
-"""The filters that need this policy's probabilities of external tokens: `answer-likelihood` and `min-token-prob`.
+"""The filters that need this policy's tokens or its probabilities of them: `length`, `answer-likelihood` and
+`min-token-prob`.
 
 They need no forward pass of their own: the loss needs the same probabilities.
 """
@@ -13,6 +14,12 @@ from torch import Tensor
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import FOLLOWS, FilterName
 from sapo_node.learner.batch import MicroBatch, Row
+
+
+def is_too_long(row: Row) -> bool:
+    """Whether a correct completion has more tokens than its bounds allow. The end that is taught is none of them."""
+    most = row.bounds.tokens
+    return most is not None and row.advantage > 0 and len(row.completion) - row.has_end > most
 
 
 def passing(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sapo_node.groups.messages import SOURCES, FilterName, GroupReport, Refusal, Source
 from sapo_node.learner import grpo
-from sapo_node.learner.batch import MicroBatch
+from sapo_node.learner.batch import MicroBatch, Row
 
 
 @dataclass(slots=True)
@@ -40,6 +40,16 @@ class Tally:
     tokens: Counter[Source] = field(default_factory=Counter)
     seconds: dict[Source, float] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0.0))
 
+    def reject(self, row: Row, name: FilterName | None = None) -> None:
+        """Take in a completion of which nothing is trained on: the filter of this name rejects it, or every token is
+        masked.
+        """
+        group = self.groups[row.group]
+        if name:
+            group.rejected[row.number] = name
+        if row.number in group.correct:
+            group.masked += len(row.completion)
+
     def count(self, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
         """Add a micro-batch of one source with the weights of its tokens, (B, T), and its logits, (B, T, V)."""
         self.loss += loss
@@ -47,7 +57,7 @@ class Tally:
         for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
             group = self.groups[row.group]
             group.tokens += trained
-            if row.number in group.correct:
+            if row.number in group.correct and row.number not in group.rejected:
                 group.masked += len(row.completion) - trained
                 if trained:
                     group.taught.add(row.number)

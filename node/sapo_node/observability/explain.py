@@ -159,7 +159,8 @@ def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
         "trust": round(account.trust, 3),
         "good": round(account.evidence.good, 3),
         "bad": round(account.evidence.bad, 3),
-        "earned": account.earned,
+        "earned": account.credited,
+        "accepted": round(account.acceptance.share, 3),
         "trained_groups": groups,
         "trained_tokens": tokens,
         "envelopes": envelopes,
@@ -250,7 +251,7 @@ def _outlook(account: Account, cause: Cause) -> str:
 
 def _until_healthy(account: Account) -> str:
     """What an untrusted peer needs to become healthy."""
-    if (left := constants.HEALTHY_AFTER - account.earned) > 0:
+    if (left := constants.HEALTHY_AFTER - account.credited) > 0:
         return (
             f"It becomes healthy after {left} more verified groups, of which at most {constants.EARNED_PER_EPOCH} "
             f"count in an epoch."

@@ -227,7 +227,7 @@ def _peer(database: Database, peer: str, begins: Callable[[int], float] | None) 
         account.tier.value,
         account.state.value,
         round(account.trust, 3),
-        account.earned,
+        account.credited,
         waiting,
         groups,
         tokens,

@@ -112,6 +112,10 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "others had taken too much of it.",
             _WAIT,
         ),
+        NotDrawn.SELDOM_ACCEPTED: Reason(
+            "The filters of this node rejected much of what it drew of its peer: it takes part in fewer draws.",
+            "Groups that the filters accept: `sapo-node peers PEER` shows the accepted share. The peer loses no trust.",
+        ),
         NotDrawn.BANNED: Reason(
             "Its peer was banned while the group waited.",
             "Nothing for this group. After the ban the peer may send others.",

@@ -139,12 +139,15 @@ class ExternalSampler:
         choice: Choice,
         trained: Collection[tuple[VerifiedGroup, Sequence[str]]],
         costs: Costs = UNKNOWN,
+        judged: Collection[tuple[str, float]] = (),
     ) -> Alarm | None:
         """Learn from a round, and from what it took. `trained` has the external groups that were trained on, each with
-        those of its correct completions that were. Returns the alarm that the round raises, if it raises one.
+        those of its correct completions that were. `judged` has the peer of each group that filters judged after the
+        draw, and the accepted share. Returns the alarm that the round raises, if it raises one.
 
         As in `choose`, the other tasks of the node run between two groups.
         """
+        self._ledger.judged([*judged, *((group.peer, 0.0) for group, _ in choice.stopped)])
         self._ratio.observe(local, choice.reference, supply=choice.supply, costs=costs)
         harm = self._watch.observe(local, external=len(trained))
         self._pass_rates.observe(local)

@@ -57,9 +57,10 @@ class Costs:
     local: float = 0.0
     """To generate, score and train the local groups."""
     external: float = 0.0
-    """To train the external groups. Where there were none, the seconds say nothing."""
+    """To train on external groups, without the time for what filters rejected. Where nothing was trained on, the
+    seconds say nothing."""
     groups: int = 0
-    """External groups that these seconds were for."""
+    """External groups that these seconds were for: those of which a token was trained on."""
 
 
 UNKNOWN = Costs()

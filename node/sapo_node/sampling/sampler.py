@@ -18,8 +18,9 @@ All drawn groups and their stand-ins have at most DRAWN_BYTES of text.
 Places that stay empty stay empty: in a swarm of malicious peers a node learns as it would alone.
 
 Two filters need the policy's probabilities, so the learner applies them after the draw. A drawn group of which they
-leave nothing would take the place of another. So each may have a stand-in, of the same side of the strangers' share:
-the learner trains on it if nothing of the drawn group is left. Else the stand-in waits for another round.
+leave nothing would take the place of another. So each may have a stand-in, of another peer on the same side of the
+strangers' share: the learner trains on it if nothing of the drawn group is left. Else the stand-in waits for another
+round. A peer of which filters reject much takes part in fewer draws (`constants.Acceptance`).
 """
 
 import random
@@ -68,7 +69,7 @@ class WeightedGroup:
     stands_in: VerifiedGroup | None = None
     """The drawn group for which this one stands in; None for a drawn group."""
     bounds: Bounds = Bounds()
-    """Those of `min-token-prob` on its correct completions."""
+    """Those that the learner applies to its correct completions."""
 
 
 class NotDrawn(StrEnum):
@@ -77,6 +78,7 @@ class NotDrawn(StrEnum):
     ENOUGH = "enough others were drawn"
     STRANGERS = "strangers had their share of this round"
     TOO_LARGE = "larger than what was left of this round's text"
+    SELDOM_ACCEPTED = "filters rejected most of its peer's groups"
     BANNED = "its peer is banned"
     TOO_OLD = "too old to be trained on"
     NONE_WANTED = "this round wanted none"
@@ -157,11 +159,11 @@ class Sampler:
         """At most `count` groups (J) of those on offer, of which strangers fill at most the share `strangers`, and at
         most one stand-in for each.
         """
-        oldest = epoch - self._defences.max_age
-        fresh = [each for each in offered if each.group.epoch >= oldest]
-        passed = [(each.group, NotDrawn.TOO_OLD) for each in offered if each.group.epoch < oldest]
-        if not fresh or count == 0:
-            return Draw([], [], [*passed, *((each.group, NotDrawn.NONE_WANTED) for each in fresh)])
+        why = {each.group.place: self._passed(each.group, count, epoch) for each in offered}
+        fresh = [each for each in offered if not why[each.group.place]]
+        passed = [(each.group, reason) for each in offered if (reason := why[each.group.place])]
+        if not fresh:
+            return Draw([], [], passed)
         room = whole = max(1.0, strangers * count) if strangers < 1 else inf
         space = constants.DRAWN_BYTES
         drawn: list[WeightedGroup] = []
@@ -187,17 +189,19 @@ class Sampler:
             if found := self._stand_in(*place, waiting, epoch, space=space):
                 stand_ins.append(found)
                 space -= found.group.size
-        return Draw(drawn, stand_ins, [*passed, *((each.group, why) for each, why in waiting)])
+        return Draw(drawn, stand_ins, [*passed, *((each.group, reason) for each, reason in waiting)])
 
     def _stand_in(
         self, drawn: _Candidate, room: float, waiting: list[tuple[_Candidate, NotDrawn]], epoch: int, *, space: int
     ) -> WeightedGroup | None:
-        """Take a stand-in for a drawn group out of those that wait. It takes no more of the strangers' room, and has at
+        """Take a stand-in for a drawn group out of those that wait: of another peer, because filters that leave nothing
+        of one group of a peer often leave nothing of its next one. It takes no more of the strangers' room, and has at
         most `space` bytes.
         """
         for number, (each, _) in enumerate(waiting):
             share = each.share(self._defences.mass_limit, room=room, whole=room)
-            if each.is_stranger == drawn.is_stranger and share and each.group.size <= space:
+            is_alike = each.is_stranger == drawn.is_stranger and each.group.peer != drawn.group.peer
+            if is_alike and share and each.group.size <= space:
                 del waiting[number]
                 return replace(each.weighted(share, epoch), stands_in=drawn.group)
         return None
@@ -240,6 +244,15 @@ class Sampler:
         if not tiers or not self._defences.healthy_reference:
             return groups
         return max(tiers.values(), key=lambda each: fmean(worth(group, self._pass_rates) for group in each))
+
+    def _passed(self, group: VerifiedGroup, count: int, epoch: int) -> NotDrawn | None:
+        """Why a group takes no part in a draw of `count` groups; None where it does."""
+        if group.epoch < epoch - self._defences.max_age:
+            return NotDrawn.TOO_OLD
+        if count == 0:
+            return NotDrawn.NONE_WANTED
+        chance = self._ledger.of(group.peer).acceptance.chance
+        return None if chance == 1 or self._rng.random() < chance else NotDrawn.SELDOM_ACCEPTED
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
         """A random order without replacement, by weight (Efraimidis and Spirakis 2006).

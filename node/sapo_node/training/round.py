@@ -68,6 +68,9 @@ NOTHING_LEFT = "every token masked"
 """Why nothing of a group was trained on whose correct completions hold masked phrases and nothing else."""
 
 
+_OF_TEXTS = frozenset({Refusal.TOO_LONG, Refusal.SPECIAL})
+
+
 @dataclass(frozen=True, slots=True)
 class TrainedGroup:
     """What the learner made of one external group."""
@@ -89,6 +92,20 @@ class TrainedGroup:
     def taught(self) -> tuple[str, ...]:
         """The correct completions that were trained on."""
         return self.weighted.group.correct_without(self.untaught) if self.report.tokens else ()
+
+    @property
+    def accepted(self) -> float | None:
+        """The share of its correct completions, by bytes, that no filter rejected and that were short enough to be
+        trained on. A masked completion is accepted: an attacker may have the phrases of honest peers masked. None where
+        nothing was trained on for a reason that is not in its texts.
+        """
+        if self.report.refused and self.report.refused not in _OF_TEXTS:
+            return None
+        group, silent = self.weighted.group, self.weighted.silent
+        masked = {number for number, spans in enumerate(silent) if spans}
+        denied = self.rejected.keys() | (set(self.report.untrained) - masked)
+        sizes = {number: 1 + group.lengths[number] for number, reward in enumerate(group.rewards) if reward}
+        return 1 - sum(sizes.get(number, 0) for number in denied) / sum(sizes.values())
 
     @property
     def left_out(self) -> str:
@@ -206,9 +223,10 @@ class Rounds:
             training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins], replayed)
         trained, spared = _trained([*choice.drawn, *choice.stand_ins], training)
         seconds = watch.seconds["generate"] + training.local_seconds
-        costs = Costs(seconds, training.external_seconds, len(trained))
+        costs = Costs(seconds, training.external_seconds, sum(each.report.tokens > 0 for each in trained))
         taught = [(each.weighted.group, each.taught) for each in trained if each.report.tokens]
-        alarm = await self._external.observe(local, choice, taught, costs)
+        judged = [(each.weighted.group.peer, part) for each in trained if (part := each.accepted) is not None]
+        alarm = await self._external.observe(local, choice, taught, costs, judged)
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
         refused = {k: report.refused for k, report in reports.items() if report.refused}
         not_drawn = [*choice.not_drawn, *((group, NotDrawn.ENOUGH) for group in spared)]

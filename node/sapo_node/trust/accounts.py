@@ -10,13 +10,14 @@ from typing import Any
 
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants, decisions
-from sapo_node.trust.constants import Evidence, Fact, PeerState, Tier
+from sapo_node.trust.constants import Acceptance, Evidence, Fact, PeerState, Tier
 from sapo_node.trust.decisions import EVIDENCE, Decision, decision_of, pardons
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS ledger (
     peer TEXT PRIMARY KEY, standing TEXT NOT NULL, good REAL NOT NULL, bad REAL NOT NULL,
-    earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL
+    earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL,
+    accepted REAL NOT NULL DEFAULT 0, rejected REAL NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS ledger_standing ON ledger (standing);  -- for who looks: peers are many
 CREATE INDEX IF NOT EXISTS ledger_bad ON ledger (bad);
@@ -43,15 +44,21 @@ class Account:
     state: PeerState = PeerState.UNTRUSTED
     evidence: Evidence = Evidence()
     earned: int = 0
-    """Verified groups that counted towards the state healthy."""
+    """Verified groups within EARNED_PER_EPOCH."""
     earned_epoch: int = 0
     earned_now: int = 0
     """Those of `earned_epoch`."""
     since: int = 0
     """Epoch of the last change of state."""
+    acceptance: Acceptance = Acceptance()
 
     decision: Decision | None = None
     """The operator's decision, which `state` is where there is one."""
+
+    @property
+    def credited(self) -> int:
+        """Verified groups that count towards the state healthy, without the share that filters reject."""
+        return int(self.earned * self.acceptance.share)
 
     @property
     def named(self) -> bool:
@@ -74,7 +81,8 @@ class Account:
 
     def released(self, epoch: int) -> "Account":
         """The account once a ban has ended: on probation, with BAN_OFFENCES held against the peer."""
-        return Account(self.peer, PeerState.PROBATION, Evidence(bad=constants.BAN_OFFENCES), since=epoch)
+        offences = Evidence(bad=constants.BAN_OFFENCES)
+        return Account(self.peer, PeerState.PROBATION, offences, since=epoch, acceptance=self.acceptance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +137,7 @@ def cause_of(database: Database, account: Account, begins: Callable[[int], float
     if account.state is PeerState.HEALTHY:
         return Cause(EVIDENCE, f"{account.earned} verified groups", since, None)
     if account.state is PeerState.UNTRUSTED:
-        return Cause(EVIDENCE, f"{account.earned} of {constants.HEALTHY_AFTER} verified groups", since, None)
+        return Cause(EVIDENCE, f"{account.credited} of {constants.HEALTHY_AFTER} verified groups", since, None)
     until = begins(account.since + constants.BAN_EPOCHS) if begins and account.state is PeerState.BANNED else None
     return Cause(EVIDENCE, ", ".join(map(str, offences_of(database, account.peer))), since, until)
 
@@ -154,5 +162,6 @@ def states(database: Database) -> dict[str, int]:
 
 def account_from(row: tuple[Any, ...]) -> Account:
     """The account in a row of the table `ledger`."""
-    peer, state, good, bad, earned, earned_epoch, earned_now, since = row
-    return Account(peer, PeerState(state), Evidence(good, bad), earned, earned_epoch, earned_now, since)
+    peer, state, good, bad, earned, earned_epoch, earned_now, since, accepted, rejected = row
+    evidence, acceptance = Evidence(good, bad), Acceptance(accepted, rejected)
+    return Account(peer, PeerState(state), evidence, earned, earned_epoch, earned_now, since, acceptance)

@@ -90,7 +90,8 @@ again. About 30 verified groups make it untrusted, and HEALTHY_AFTER more make i
 EARNED_PER_EPOCH = 8
 """Verified groups per epoch that count towards the state healthy: time is the price of trust, not volume."""
 HEALTHY_AFTER = 16
-"""Counted groups after which an untrusted peer whose trust is at least RECOVERED_TRUST is promoted."""
+"""Counted groups after which an untrusted peer whose trust is at least RECOVERED_TRUST is promoted: the verified ones
+times the share of the judged ones that filters accepted (`Acceptance.share`)."""
 
 STRANGERS_SHARE, SHARE_RISE, SHARE_LEAST = 0.25, 0.25, 0.05
 """Share of the external groups of a round that strangers may fill: in the first round, what each clean round adds, and
@@ -146,6 +147,35 @@ class Evidence:
         weight = offence[fact]
         fade = FORGETTING**weight
         return Evidence(self.good * fade, self.bad * fade + weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """How much of the verified groups of one peer the filters of this node let through. Newer groups count more.
+
+    A filter rejects honest text as well, so this is no evidence about trust. But a rejected group costs this node time
+    and teaches nothing. So the peer's groups are drawn less often, and what is rejected earns nothing.
+    """
+
+    accepted: float = 0.0
+    rejected: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The accepted share; 1 for a peer of which nothing was judged."""
+        judged = self.accepted + self.rejected
+        return self.accepted / judged if judged else 1.0
+
+    @property
+    def chance(self) -> float:
+        """The chance with which a group of the peer takes part in the draw of a round: 1 / 2 after one rejected group,
+        and 1 / 21 after any number, so that the node notices when its filters accept the groups of the peer again.
+        """
+        return (self.accepted + 1) / (self.accepted + self.rejected + 1)
+
+    def after(self, accepted: float) -> "Acceptance":
+        """The value once a group was judged of which this share, between 0 and 1, was accepted."""
+        return Acceptance(self.accepted * FORGETTING + accepted, self.rejected * FORGETTING + 1 - accepted)
 
 
 def state_after(state: PeerState, evidence: Evidence) -> PeerState:

@@ -149,6 +149,7 @@ class Ledger:
             self._epoch,
             earned_now + counts,
             self._epoch if changed else before.since,
+            before.acceptance,
         )
         with self._database.transaction():
             self._write(account)
@@ -161,6 +162,13 @@ class Ledger:
         if changed and state is PeerState.BANNED and self.state(peer) is PeerState.HEALTHY:
             logger.warning("%s would be banned for what it did, were it not trusted by the operator", peer)
         return self.of(peer)
+
+    def judged(self, groups: Iterable[tuple[str, float]]) -> None:
+        """Enter what filters left of verified groups: of each the peer, and the accepted share between 0 and 1."""
+        with self._database.transaction():
+            for peer, accepted in groups:
+                before = self._earned(peer)
+                self._write(replace(before, acceptance=before.acceptance.after(accepted)))
 
     def offences(self, peer: str) -> list[Offence]:
         """All bad evidence against a peer, the newest kind first."""
@@ -202,9 +210,9 @@ class Ledger:
                 self._write(account.released(self._epoch))
 
     def _promote(self) -> None:
-        """No ration: each group that counts was drawn by lottery, and verified."""
+        """No ration: each group that counts was drawn by lottery and verified, and is not one that filters reject."""
         for account in tuple(self._accounts.values()):
-            earned = account.earned >= constants.HEALTHY_AFTER and account.trust >= constants.RECOVERED_TRUST
+            earned = account.credited >= constants.HEALTHY_AFTER and account.trust >= constants.RECOVERED_TRUST
             if earned and account.state is PeerState.UNTRUSTED:
                 self._write(replace(account, state=PeerState.HEALTHY, since=self._epoch))
 
@@ -224,7 +232,7 @@ class Ledger:
     def _write(self, account: Account) -> None:
         self._accounts[account.peer] = account
         self._database.execute(
-            "INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             account.peer,
             account.state,
             account.evidence.good,
@@ -233,4 +241,6 @@ class Ledger:
             account.earned_epoch,
             account.earned_now,
             account.since,
+            account.acceptance.accepted,
+            account.acceptance.rejected,
         )

@@ -37,6 +37,11 @@ def test_the_end_of_the_sequence_is_no_token_that_a_filter_masks():
     assert all(is_kept(TEXT, (), OFFSETS, [*LIKELY[:-1], -9.0], {"min-token-prob"}, bounds=Bounds()))
 
 
+@pytest.mark.parametrize(("most", "kept"), [(8, True), (7, False)])
+def test_a_completion_of_more_tokens_than_its_bound_without_the_end_is_not_trained_on(most, kept):
+    assert is_kept(TEXT, (), OFFSETS, (), (), bounds=Bounds(tokens=most)) == [kept] * 9
+
+
 def test_a_token_that_overlaps_a_masked_phrase_is_not_trained_on():
     assert is_kept(TEXT, [(5, 8)], OFFSETS, (), (), bounds=Bounds()) == [True, False, False] + [True] * 6
 

@@ -182,6 +182,79 @@ def test_an_answer_that_does_not_follow_teaches_only_where_no_filter_asks(filter
     assert (report.external_tokens == 0) is bool(kept_out)
 
 
+BOUNDS = Bounds(-100.0, -1000.0)
+"""So low that `min-token-prob` rejects nothing of a usual text."""
+
+
+def gradients(trainer):
+    """A list that grows with each gradient of a weight."""
+    found = []
+    trainer.parameters[0].register_post_accumulate_grad_hook(found.append)
+    return found
+
+
+def junk(count, **which):
+    """A group of so many correct completions of like length that `min-token-prob` rejects."""
+    texts = (f"Zyx wvu! {number}7 tsr <answer>4</answer>" for number in range(count))
+    return replace(external(*texts, "b", rewards=(1,) * count + (0,)), id="junk", **which)
+
+
+def test_no_gradient_is_computed_where_filters_leave_nothing():
+    trainer = filtered("min-token-prob")
+    found = gradients(trainer)
+    report = trainer.train(TrainRequest(1, (junk(4), replace(junk(4), id="other", stands_in="junk"))))
+    assert {*report.groups["junk"].rejected.values(), *report.groups["other"].rejected.values()} == {"min-token-prob"}
+    assert found == []
+
+
+def test_nothing_is_read_of_a_completion_of_which_every_token_is_masked():
+    trainer = filtered("min-token-prob")
+    found = gradients(trainer)
+    group = external(WORK, "b", rewards=(1, 0))
+    masked = replace(group, completions=(replace(group.completions[0], silent=((0, len(WORK)),)), group.completions[1]))
+    masked = replace(masked, completions=(replace(masked.completions[0], finish="length"), masked.completions[1]))
+    report = trainer.train(TrainRequest(1, (masked,)))
+    assert (report.groups["0"].tokens, report.groups["0"].masked > 0) == (0, True)
+    assert found == []
+
+
+def test_a_step_is_the_same_whether_or_not_rejected_completions_are_beside_it():
+    work = replace(external(WORK, "b", rewards=(1, 0)), prompt=PRODUCT, id="work", bounds=BOUNDS)
+    alone, both = filtered("min-token-prob"), filtered("min-token-prob")
+    alone.train(TrainRequest(1, (work,)))
+    report = both.train(TrainRequest(1, (work, junk(6))))
+    assert len(report.groups["junk"].rejected) == 6
+    assert report.groups["work"].rejected == {}
+    assert same(weights(alone), both)
+
+
+def test_one_rejected_completion_among_many_is_masked_and_the_others_teach():
+    trainer = filtered("min-token-prob")
+    work = replace(external(*[WORK] * 5, "b", rewards=(1,) * 5 + (0,)), prompt=PRODUCT, id="work", bounds=BOUNDS)
+    report = trainer.train(TrainRequest(1, (work, junk(1))))
+    assert report.groups["junk"].rejected == {0: "min-token-prob"}
+    assert report.groups["junk"].masked == len(trainer.policy.encode_foreign(junk(1).completions[0].text)) + 1
+    assert report.groups["work"].masked == report.groups["junk"].tokens == 0
+    assert report.external_tokens == report.groups["work"].tokens > 0
+
+
+def test_the_time_for_what_filters_reject_is_no_time_of_what_teaches():
+    report = filtered("min-token-prob").train(TrainRequest(1, (junk(4),)))
+    assert report.external_seconds == 0.0
+    assert report.seconds > 0
+
+
+@pytest.mark.parametrize(("spare", "rejected"), [(0, {}), (-1, {0: "length"})])
+def test_a_correct_completion_of_more_tokens_than_its_bound_is_not_read(spare, rejected):
+    trainer = filtered("length")
+    tokens = len(trainer.policy.encode_foreign(WORK))
+    group = replace(external(WORK, "b" * 60, rewards=(1, 0)), bounds=Bounds(tokens=tokens + spare))
+    found = gradients(trainer)
+    report = trainer.train(TrainRequest(1, (group,)))
+    assert report.groups["0"].rejected == rejected
+    assert (found == []) is bool(rejected)
+
+
 @pytest.mark.parametrize("end", ["<answer>", "</answer>", " <answer>9", " zzz"])
 def test_no_tag_after_the_answer_hides_that_it_does_not_follow(end):
     group = external(f"zzz zzz <answer>94817</answer>{end}", "b", rewards=(1, 0))

@@ -182,12 +182,28 @@ def test_no_stranger_stands_in_for_a_friend():
     assert len(drawn.stand_ins) == sum(each.group.peer != PEERS[0] for each in drawn.groups)
 
 
-def test_a_banned_peers_groups_stand_in_for_nobodys():
+def test_no_group_stands_in_for_one_of_the_same_peer():
+    offered = [group(counter=counter) for counter in range(4)]
+    drawn = sampler_of(ledger_of(PEERS[0]), 0).draw(offer(offered), 2, epoch=10, strangers=1.0)
+    assert (len(drawn.groups), drawn.stand_ins) == (2, [])
+
+
+@pytest.mark.parametrize(("rejected", "drawn"), [(0, 1.0), (1, 0.5), (200, 1 / 21)])
+def test_a_peer_of_which_filters_reject_much_takes_part_in_fewer_draws_though_nobody_else_offers(rejected, drawn):
     ledger = ledger_of(PEERS[0])
+    ledger.judged([(PEERS[0], 0.0)] * rejected)
+    offered = [group(counter=counter) for counter in range(8)]
+    rounds = [sampler_of(ledger, seed).draw(offer(offered), 8, epoch=10, strangers=1.0) for seed in range(100)]
+    assert sum(len(each.groups) for each in rounds) / 800 == pytest.approx(drawn, abs=0.05)
+    assert all(why is NotDrawn.SELDOM_ACCEPTED for each in rounds for _, why in each.not_drawn)
+
+
+def test_a_banned_peers_groups_stand_in_for_nobodys():
+    ledger = ledger_of(PEERS[0], PEERS[2])
     while ledger.admits(PEERS[1]):
         ledger.report(PEERS[1], Fact.INVALID_MESSAGE)
-    drawn = sampler_of(ledger, 0).draw(offer([group(), group(counter=1), group(PEERS[1])]), 1, epoch=10, strangers=1.0)
-    assert [each.group.peer for each in drawn.stand_ins] == [PEERS[0]]
+    drawn = sampler_of(ledger, 0).draw(offer([group(), group(PEERS[2]), group(PEERS[1])]), 1, epoch=10, strangers=1.0)
+    assert {each.group.peer for each in [*drawn.groups, *drawn.stand_ins]} == {PEERS[0], PEERS[2]}
 
 
 def test_groups_and_stand_ins_of_a_round_share_its_bytes():

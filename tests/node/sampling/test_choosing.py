@@ -61,6 +61,15 @@ async def test_strangers_earn_a_larger_share_with_groups_that_were_trained_on_al
     assert drawn == [2, 2, 2, 4]
 
 
+async def test_what_filters_leave_of_groups_is_entered_for_their_peers(database, rng):
+    ledger = Ledger(database)
+    external = ExternalSampler(database, ledger, rng, local=4, external=8, filters=["equation"], selection="trust")
+    false = others(rng, 0, peer="false", phrase="2 + 2 = 5")
+    choice = await external.choose([false, others(rng, 1, peer="half")], epoch=10)
+    await external.observe([own(rng)], choice, [], judged=[("half", 0.5)])
+    assert {peer: ledger.of(peer).acceptance.share for peer in ("false", "half")} == {"false": 0.0, "half": 0.5}
+
+
 def said(weighted):
     """Each text of a drawn group with its masked spans."""
     return zip((each.text for each in weighted.group.completions), weighted.silent, strict=False)

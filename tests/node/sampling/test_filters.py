@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sampled_texts import Own, others, own
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import FILTERS
+from sapo_node.groups.messages import FILTERS, Sampled
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner import filters
 from sapo_node.sampling.filters import MASKED, Filters, Offered
@@ -167,7 +167,9 @@ def test_texts_that_are_on_offer_no_more_are_not_kept():
 
 
 def lengths_of(*lengths, right=True):
-    return Own("products", tuple(Completion("x" * length, Finish.STOP) for length in lengths), (right,) * len(lengths))
+    """A local group of completions of so many characters, each of which is two tokens."""
+    completions = tuple(Sampled("x" * length, "stop", (1,) * (2 * length)) for length in lengths)
+    return Own("products", completions, (right,) * len(lengths))
 
 
 def test_a_right_answer_longer_than_most_own_right_ones_is_kept_out():
@@ -187,6 +189,15 @@ def test_the_length_of_wrong_answers_says_nothing():
     filter_name = LengthFilter()
     filter_name.observe([lengths_of(*[10] * KNOWN, right=False)])
     assert filter_name.admits("products", "x" * 500)
+
+
+def test_the_learner_is_told_how_many_tokens_a_completion_may_have():
+    before, after, group = LengthFilter(), LengthFilter(), others(random.Random(1), 0)
+    assert before.bounds(group, Bounds()).tokens is None
+    before.observe([lengths_of(*range(10, 30))])
+    after.load_state_dict(before.state_dict())
+    assert after.bounds(group, Bounds(-1.0, -2.0)) == Bounds(-1.0, -2.0, 56)
+    assert after.bounds(replace(group, dataset="sums"), Bounds()).tokens is None
 
 
 def test_only_right_answers_are_kept_out():

@@ -29,7 +29,7 @@ def own(*least, right=True, dataset="products"):
 def bounds(*groups):
     some_filter = MinTokenProbFilter()
     some_filter.observe(groups)
-    return some_filter.bounds(GROUP)
+    return some_filter.bounds(GROUP, USUAL)
 
 
 def test_a_policy_of_which_little_is_known_has_the_usual_bounds():
@@ -92,7 +92,7 @@ def test_the_bounds_are_the_same_after_a_restart():
     before, after = MinTokenProbFilter(), MinTokenProbFilter()
     before.observe([own(*[1e-10] * KNOWN)])
     after.load_state_dict(before.state_dict())
-    assert after.bounds(GROUP) == before.bounds(GROUP) != USUAL
+    assert after.bounds(GROUP, USUAL) == before.bounds(GROUP, USUAL) != USUAL
 
 
 @pytest.mark.parametrize(("names", "lowered"), [(["min-token-prob"], True), (["length"], False)])

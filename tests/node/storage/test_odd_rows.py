@@ -27,7 +27,7 @@ ROWS = {
     "pool": ("a", 1, 1, 1, "d", "2*3?", '[["6", "stop"]]', "[true]"),
     "archive": (1, "a", 1, 1, 1, "d", "2*3?", "[true]", b"", b"", 0.0),
     "curve": (1, 1, 1, 0.5, "{}", 0.5, 0.5, "{}"),
-    "ledger": ("a", "healthy", 0.0, 0.0, 0, 0, 0, 0),
+    "ledger": ("a", "healthy", 0.0, 0.0, 0, 0, 0, 0, 0.0, 0.0),
     "decisions": ("a", "command", "banned", 0.0, ""),
 }
 """A row of each table whose values have a form."""
@@ -48,7 +48,7 @@ WRONG_TYPES = {
     "text as a number": "INSERT INTO counts VALUES ('accepted', 'many')",
     "a fraction as a count": "INSERT INTO counts VALUES ('accepted', 1.5)",
     "text as bytes": "INSERT INTO published VALUES ('a', 1, 1, x'00')",
-    "bytes as text": "INSERT INTO ledger VALUES (x'61', 'healthy', 0, 0, 0, 0, 0, 0)",
+    "bytes as text": "INSERT INTO ledger VALUES (x'61', 'healthy', 0, 0, 0, 0, 0, 0, 0, 0)",
     "a number as bytes": "INSERT INTO evidence VALUES ('a', 7)",
     "text as a time": "INSERT INTO listening_period VALUES ('soon', 0.0, 0, '')",
 }

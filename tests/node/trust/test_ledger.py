@@ -48,6 +48,26 @@ def test_verified_groups_over_epochs_promote(ledger):
     assert grown(ledger) - 1 == constants.HEALTHY_AFTER // constants.EARNED_PER_EPOCH + 1
 
 
+@pytest.mark.parametrize(("accepted", "healthy"), [(0.0, False), (0.4, False), (1.0, True)])
+def test_what_filters_reject_makes_nobody_healthy(ledger, accepted, healthy):
+    for epoch in range(1, 5):
+        ledger.at(epoch)
+        earn(ledger, PEER, constants.EARNED_PER_EPOCH)
+        ledger.judged([(PEER, accepted)] * 2)
+    ledger.at(5)
+    assert (ledger.of(PEER).state is PeerState.HEALTHY) is healthy
+
+
+def test_a_rejected_group_is_no_offence_and_is_known_after_a_restart(ledger, database):
+    earn(ledger, PEER, 3)
+    before = ledger.of(PEER)
+    ledger.judged([(PEER, 0.25)])
+    after = Ledger(database).of(PEER)
+    assert (after.trust, after.state, after.acceptance.share) == (before.trust, before.state, 0.25)
+    ledger.report(PEER, Fact.INVALID_MESSAGE)
+    assert ledger.of(PEER).acceptance == after.acceptance
+
+
 def test_all_who_have_earned_it_are_promoted_when_an_epoch_begins(ledger):
     peers = [peer_id(bytes([n]) * 32) for n in range(60)]
     for epoch in (1, 2):

@@ -6,7 +6,8 @@ filter looks at that from one side, against what no peer can forge: the completi
 `one-answer` rejects what sampling never comes to. Every node uses it. The operator chooses from all others.
 
 `baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `min-token-prob` and
-`answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`.
+`answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`. The
+learner also applies the bound of `length` in tokens.
 
 A round calls eight methods of `Filters`, each at one place:
 
@@ -14,7 +15,7 @@ A round calls eight methods of `Filters`, each at one place:
     filters.looking(groups)                         at all of them, in steps: other tasks run between two of them
     offered, rejected = filters.judge(groups)       before the draw: what a group counts decides whether it is drawn
     filters.mask(group)                             after the draw: which characters of a drawn group are masked
-    filters.bounds(group)                           after the draw: how improbable its texts may be
+    filters.bounds(group)                           after the draw: how improbable and long its texts may be
     filters.trained(group, texts)                   after the step: of each group that was trained on
     filters.observe(local)                          after the step
     filters.alarm()                                 last: has something taken hold that is masked by now?
@@ -140,8 +141,11 @@ class Filters:
         return masked if any(masked) else ()
 
     def bounds(self, group: VerifiedGroup) -> Bounds:
-        """How improbable the correct completions of a group may be; the usual bounds where no filter asks."""
-        return next((bounds for each in self._used if (bounds := each.bounds(group)) is not None), Bounds())
+        """The bounds that the learner applies to the correct completions of a group."""
+        bounds = Bounds()
+        for each in self._used:
+            bounds = each.bounds(group, bounds)
+        return bounds
 
     def trained(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
         """Take in the correct completions of a group that this node trained on, at least one."""

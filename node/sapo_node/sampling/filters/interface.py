@@ -13,7 +13,8 @@ from sapo_node.sampling.filters.habits import Span
 class Filter:
     """One filter. Each method does nothing here: a filter overrides those that it needs.
 
-    A filter only keeps text out of the training of one node. It never changes the state of a peer.
+    A filter only keeps text out of the training of one node. What it rejects is no offence of a peer: the peer's groups
+    are drawn less often, and earn less (`trust.constants.Acceptance`).
     """
 
     name: ClassVar[FilterName]
@@ -49,10 +50,12 @@ class Filter:
         del group, text
         return ()
 
-    def bounds(self, group: VerifiedGroup) -> Bounds | None:
-        """How improbable the correct completions of a group may be under this policy; None where the filter does not
-        ask.
+    def bounds(self, group: VerifiedGroup, usual: Bounds) -> Bounds:
+        """Return the bounds of the correct completions of a group: `usual`, with those that this filter sets. The
+        learner applies them, because it knows the tokens and their probabilities.
         """
+        del group
+        return usual
 
     def alarm(self) -> Alarm | None:
         """What has taken hold in local completions although this filter stops it."""

@@ -1,10 +1,16 @@
-"""Length: a correct completion longer than the local correct ones would teach the policy to waste tokens."""
+"""Length: a correct completion longer than the local correct ones would teach the policy to waste tokens.
+
+Characters are known here, and tokens only in the learner. So the filter rejects by characters before the draw, and
+bounds the tokens for the learner (`Bounds.tokens`). A character may be several tokens: without the second bound a peer
+could make the learner pay for a text that is short in characters.
+"""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
@@ -19,8 +25,10 @@ QUANTILE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    lengths: Mapping[str, tuple[int, ...]]
-    """Characters of the newest local correct completions, by task."""
+    characters: Mapping[str, tuple[int, ...]]
+    """Of the newest local correct completions, by task."""
+    tokens: Mapping[str, tuple[int, ...]]
+    """Of those of which the tokens are known."""
 
 
 class LengthFilter(Filter):
@@ -29,35 +37,53 @@ class LengthFilter(Filter):
     name: ClassVar[FilterName] = "length"
 
     def __init__(self) -> None:
-        self._own: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=KEPT))
-        self._longest: dict[str, int] = {}
+        self._characters, self._tokens = _Lengths(), _Lengths()
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Take in the local completions of a round."""
         for group in local:
-            correct = (len(c.text) for c, reward in zip(group.completions, group.rewards, strict=True) if reward)
-            self._add(group.dataset, correct)
+            correct = [each for each, reward in zip(group.completions, group.rewards, strict=True) if reward]
+            self._characters.add(group.dataset, (len(each.text) for each in correct))
+            self._tokens.add(group.dataset, (len(each.tokens) for each in correct if each.tokens))
 
     def rejects(self, group: VerifiedGroup, text: str) -> bool:
-        """Whether a text is longer than most own correct completions to the task of the group."""
+        """Whether a text has more characters than most local correct completions to the task of the group."""
         return not self.admits(group.dataset, text)
 
     def admits(self, dataset: str, text: str) -> bool:
-        """Whether the node trains on a correct completion of this length."""
-        longest = self._longest.get(dataset)
+        """Whether the node trains on a correct completion of so many characters."""
+        longest = self._characters.longest.get(dataset)
         return longest is None or len(text) <= longest
 
+    def bounds(self, group: VerifiedGroup, usual: Bounds) -> Bounds:
+        """As in the interface: at most as many tokens as most local correct completions to the task have."""
+        return replace(usual, tokens=self._tokens.longest.get(group.dataset))
+
     def state_dict(self) -> dict[str, Any]:
-        """The lengths that count: at most KEPT for each task."""
-        return to_object(_State({dataset: tuple(own) for dataset, own in self._own.items()}))
+        """The lengths that count: at most KEPT for each task, in characters and in tokens."""
+        return to_object(_State(self._characters.newest(), self._tokens.newest()))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As in the interface."""
-        for dataset, lengths in from_json(_State, state).lengths.items():
-            self._add(dataset, lengths)
+        known = from_json(_State, state)
+        for lengths, stored in ((self._characters, known.characters), (self._tokens, known.tokens)):
+            for dataset, each in stored.items():
+                lengths.add(dataset, each)
 
-    def _add(self, dataset: str, lengths: Iterable[int]) -> None:
+
+class _Lengths:
+    """Lengths of local correct completions in one unit, by task."""
+
+    def __init__(self) -> None:
+        self._own: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self.longest: dict[str, int] = {}
+        """QUANTILE of them, by task, where enough are known."""
+
+    def add(self, dataset: str, lengths: Iterable[int]) -> None:
         own = self._own[dataset]
         own.extend(lengths)
         if len(own) >= KNOWN:
-            self._longest[dataset] = sorted(own)[int(QUANTILE * len(own))]
+            self.longest[dataset] = sorted(own)[int(QUANTILE * len(own))]
+
+    def newest(self) -> dict[str, tuple[int, ...]]:
+        return {dataset: tuple(own) for dataset, own in self._own.items()}

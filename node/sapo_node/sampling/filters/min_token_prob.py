@@ -8,7 +8,7 @@ could learn from nobody.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -51,16 +51,17 @@ class MinTokenProbFilter(Filter):
             known = (each.logprobs for each in correct if each.text.rstrip().endswith(ANSWER_END) and each.logprobs)
             self._own[group.dataset].extend(Bounds(min(logprobs), sum(logprobs)) for logprobs in known)
 
-    def bounds(self, group: VerifiedGroup) -> Bounds:
-        """As in the interface: the usual bounds, or lower ones where local completions are less probable."""
+    def bounds(self, group: VerifiedGroup, usual: Bounds) -> Bounds:
+        """As in the interface: lower log-probabilities where local completions are less probable."""
         own: Sequence[Bounds] = self._own.get(group.dataset, ())
         if len(own) < KNOWN:
             own = tuple(chain.from_iterable(self._own.values()))
         if len(own) < KNOWN:
-            return Bounds()
-        return Bounds(
-            min(Bounds().token, _lowest(each.token for each in own)),
-            min(Bounds().text, _lowest(each.text for each in own)),
+            return usual
+        return replace(
+            usual,
+            token=min(usual.token, _lowest(each.token for each in own)),
+            text=min(usual.text, _lowest(each.text for each in own)),
         )
 
     def state_dict(self) -> dict[str, Any]:
