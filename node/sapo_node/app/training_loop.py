@@ -52,6 +52,10 @@ class TrainingLoop:
         self._on_phase = on_phase
         self._wanted = wanted
         self._signal = LearningSignal(node.config, node.swarm.manifest.max_completion_bytes)
+        self._next_evaluation = self._after_newest_evaluation()
+        """The step from which on an evaluation is due."""
+        self._wait = 1
+        """Rounds until an evaluation that fails is tried again."""
 
     async def run(self, rounds: int | None, on_round: Callable[[RoundReport], None]) -> None:
         """Play so many rounds, or until the node is to stop; then write a checkpoint.
@@ -63,8 +67,7 @@ class TrainingLoop:
         if node.config.eval_every:
             questions = await heldout_questions(node.swarm.manifest, node.scorer, EVALUATION_PROMPTS)
             node.verifier.held_out.update(questions)
-        if self._trainer.stored_step == 0 and not node.history.evaluations():
-            await self._evaluate(0)  # where the curve of held-out prompts begins
+        await self._evaluate(self._trainer.stored_step)  # the first one, or one that the end of the node interrupted
         played = failed = 0
         while not node.stopping.is_set() and played != rounds:
             try:
@@ -125,12 +128,19 @@ class TrainingLoop:
         listening = self._node.counters.listening_seconds(clock.now(), clock.steady())
         return await play.play(slot, share=not listening)
 
+    def _after_newest_evaluation(self) -> int:
+        """The next multiple of `eval_every` after the newest evaluation; 0 before the first one."""
+        newest = max((each["step"] for each in self._node.history.evaluations()), default=None)
+        every = max(1, self._node.config.eval_every)
+        return 0 if newest is None else (newest // every + 1) * every
+
     async def _evaluate(self, step: int) -> None:
         """Before the first round and every `eval_every` rounds: pass@1 of the averaged weights on prompts that no round
-        assigns. An evaluation that fails, or in which the node is told to stop, is left out.
+        assigns. One that fails, or that a failure skipped, is made after the next round. If it fails again, the rounds
+        until the next attempt double, up to `eval_every`.
         """
         node, every = self._node, self._node.config.eval_every
-        if not every or step % every:
+        if not every or step < self._next_evaluation:
             return
         self._on_phase("evaluate")
         try:
@@ -144,10 +154,16 @@ class TrainingLoop:
                 examples=node.examples,
                 stopping=node.stopping.is_set,
             )
-        except LocalError as failure:
-            logger.warning("no held-out evaluation after round %d: %s", step, failure)
-        else:
             node.history.examine(step, result, at=node.swarm.clock.now())
             await self._trainer.evaluated(step, result.mean(NO_CHANCE))
+        except LocalError as failure:
+            self._next_evaluation = step + self._wait
+            self._wait = min(2 * self._wait, every)
+            logger.warning(
+                "the held-out evaluation after round %d failed: %s; the node tries again after round %d",
+                *(step, failure, self._next_evaluation),
+            )
+        else:
+            self._next_evaluation, self._wait = self._after_newest_evaluation(), 1
         finally:
             self._on_phase(None)

@@ -109,6 +109,12 @@ class BatchLog:
         [(step,)] = self._database.rows("SELECT max(step) FROM batches")
         return step or 0
 
+    @property
+    def newest_checkpoint(self) -> int:
+        """The step of the newest checkpoint; 0 where there is none."""
+        [(step,)] = self._database.rows("SELECT coalesce(max(step), 0) FROM checkpoints")
+        return int(step)
+
     def batches(self) -> Iterator[StoredBatch]:
         """The stored batches, oldest first."""
         for (step,) in self._database.rows("SELECT step FROM batches ORDER BY step"):

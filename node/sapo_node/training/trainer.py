@@ -44,6 +44,7 @@ from sapo_node.training.batch_log import (
 from sapo_node.training.health import Health
 from sapo_node.training.policy import Policy
 from sapo_node.training.take_back import Accused, TakeBacks, TakenBack
+from sapo_protocol import LocalError
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +104,8 @@ class Trainer:
         batch = self._commit(local, external, replayed)
         step = batch.request.step
         report = await self._catch_up(step, batch)
-        if step % self._checkpoint_every == 0:
+        # Not only after a multiple: the learner may have died in the round that should have written one.
+        if step // self._checkpoint_every > self._log.newest_checkpoint // self._checkpoint_every:
             await self.checkpoint()
         return report
 
@@ -112,13 +114,14 @@ class Trainer:
         self._log.checkpoint_written(await self._policy.checkpoint())
 
     async def evaluated(self, step: int, held_out: Interval) -> None:
-        """Take in an evaluation of the averaged weights after a step, and keep them if they are the best so far."""
+        """Take in an evaluation of the averaged weights after a step, and keep them if they are the best so far. Raises
+        LocalError where they cannot be kept: the evaluation then counts for nothing, and has to be made again.
+        """
         if self.health.is_best(held_out):
             try:
                 await self._policy.keep_best(step, self.health.needed | self._log.restarts)
             except (RequestError, WorkerFailed) as failure:
-                logger.warning("the weights of round %d are the best so far and cannot be kept: %s", step, failure)
-                return
+                raise LocalError(f"its weights are the best so far and cannot be kept: {failure}") from failure
         self.health.evaluated(step, held_out)
 
     async def recover(self) -> int:

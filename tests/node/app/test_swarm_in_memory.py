@@ -21,7 +21,7 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.app.trained_model import remember
-from sapo_node.groups.messages import FILTERS, GroupReport, Ready, Refusal
+from sapo_node.groups.messages import FILTERS, GroupReport, Ready, Refusal, RequestError
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
@@ -737,7 +737,10 @@ async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
     await play([peer], 3)
     assert len(peer.reports) == 3
     assert peer.node.history.evaluations() == []
-    assert "no held-out evaluation after round 1: the learner died" in caplog.text
+    assert (
+        "the held-out evaluation after round 1 failed: the learner died; the node tries again after round 2"
+        in caplog.text
+    )
 
 
 async def test_a_learner_that_died_in_an_evaluation_catches_up_before_the_next_round(fast, autojump_clock):
@@ -756,6 +759,48 @@ async def test_a_learner_that_died_in_an_evaluation_catches_up_before_the_next_r
     assert weights == [0, 1, 2]
 
 
+async def test_an_evaluation_that_fails_is_made_up_after_waits_that_double(fast, autojump_clock):
+    peer = Peer(1, fast, MemoryHub(), eval_every=10)
+    measured, tried = peer.policy.generate, []
+
+    async def fails_until_round_13(prompts, **settings):
+        if settings.get("averaged") and peer.reports:
+            tried.append(len(peer.reports))
+            if len(peer.reports) < 13:
+                raise WorkerFailed("the learner died")
+        return await measured(prompts, **settings)
+
+    peer.policy.generate = fails_until_round_13
+    await play([peer], 21)
+    assert [*dict.fromkeys(tried)] == [10, 11, 13, 20]
+    assert [each["step"] for each in peer.node.history.evaluations()] == [0, 13, 20]
+
+
+async def test_an_evaluation_of_which_the_weights_could_not_be_kept_is_made_again(fast, autojump_clock):
+    peer = Peer(1, fast, MemoryHub(), eval_every=2)
+    keep, kept = peer.policy.keep_best, []
+
+    async def refuses_in_round_2(step, needed):
+        if step == 2:
+            raise RequestError("no space")
+        kept.append(step)
+        await keep(step, needed)
+
+    peer.policy.keep_best, peer.node.trainer.health.is_best = refuses_in_round_2, lambda _: True
+    await play([peer], 4)
+    assert kept == [0, 3, 4]
+
+
+async def test_an_evaluation_that_the_end_of_the_node_interrupted_is_made_at_its_next_start(fast, autojump_clock):
+    first = Peer(1, fast, MemoryHub(), eval_every=2)
+    await play([first], 2)
+    first.database.execute("DELETE FROM exams WHERE step = 2")
+    again = Peer(1, fast, MemoryHub(), eval_every=2, database=first.database)
+    again.policy.step = 2
+    await play([again], 1)
+    assert [each["step"] for each in again.node.history.evaluations()] == [0, 2]
+
+
 async def test_a_node_that_is_told_to_stop_in_an_evaluation_asks_no_more_questions(fast, autojump_clock, caplog):
     peer = Peer(1, fast, MemoryHub(), eval_every=2)
     answer, asked = peer.policy.generate, []
@@ -771,7 +816,7 @@ async def test_a_node_that_is_told_to_stop_in_an_evaluation_asks_no_more_questio
     assert len(peer.reports) == 2
     assert len(asked) == 1
     assert [each["step"] for each in peer.node.history.evaluations()] == [0]
-    assert "no held-out evaluation after round 2: the node is stopping" in caplog.text
+    assert "the held-out evaluation after round 2 failed: the node is stopping" in caplog.text
 
 
 class Decaying(Oracle):

@@ -2,6 +2,7 @@
 
 import os
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from sapo_node.sampling.sampler import Sampler, WeightedGroup
 from sapo_node.training.batch_log import LOCAL, external_id, local_id, stored_batch, trained_per_peer
 from sapo_node.training.trainer import MAX_FAILURES, Trainer
 from sapo_node.trust.ledger import Ledger
-from sapo_protocol import Completion, Finish
+from sapo_protocol import Completion, Finish, LocalError
 from sapo_protocol.limits import MAX_COMPLETION_BYTES, MAX_COMPLETIONS
 from swarm_parts import Oracle
 
@@ -305,15 +306,31 @@ async def test_the_best_weights_are_kept_and_those_that_a_replay_may_need(traine
     assert policy.best == [1, 3, 5]
 
 
-async def test_weights_that_cannot_be_kept_are_not_the_best(trainer, policy, caplog):
+async def test_weights_that_cannot_be_kept_are_not_the_best(trainer, policy):
     async def refuse(step, needed):
         raise RequestError("no space")
 
     policy.keep_best = refuse
     await trainer.train([LOCAL_GROUP], [])
-    await trainer.evaluated(1, held_out(0.9))
+    with pytest.raises(LocalError, match="its weights are the best so far and cannot be kept: no space"):
+        await trainer.evaluated(1, held_out(0.9))
     assert trainer.health.is_best(held_out(0.1))
-    assert "the weights of round 1 are the best so far and cannot be kept: no space" in caplog.text
+
+
+async def test_a_checkpoint_in_which_the_learner_died_is_written_after_the_next_round(trainer, policy, database):
+    write, written = policy.checkpoint, []
+
+    async def dies_in_step_3():
+        if policy.step == 3:
+            raise WorkerFailed("the learner died")
+        written.append(policy.step)
+        return await write()
+
+    policy.checkpoint = dies_in_step_3
+    for step in range(1, 8):
+        with pytest.raises(WorkerFailed) if step == 3 else nullcontext():
+            await trainer.train([LOCAL_GROUP], [])
+    assert written == [4, 6]
 
 
 async def test_a_policy_that_lacks_the_best_weights_trains_from_the_last_ones(trainer, policy, database):
