@@ -21,14 +21,14 @@ from sapo_adversary.research.load.keys import identity_of
 LOCUSTFILE = Path(sapo_adversary.research.load.__file__).parent / "locustfile.py"
 
 
-def locust(target, folder, *arguments, file=LOCUSTFILE):
+def locust(target, folder, *arguments, file=LOCUSTFILE, patience=PATIENCE):
     """Run it without its page, to the end."""
     command = [
         *(sys.executable, "-m", "locust", "-f", str(file), "--host", target, "--headless", "--only-summary"),
         *("--csv", str(folder / "load"), *map(str, arguments)),
     ]
     return subprocess.run(
-        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=patience, check=False, cwd=folder
     )
 
 
@@ -185,6 +185,18 @@ class Page:
             assert time.monotonic() < end
             time.sleep(0.2)
         return {row["method"] for row in rows}
+
+
+@pytest.mark.slow
+def test_five_minutes_as_the_page_tells_have_no_failure(tmp_path):
+    config = tmp_path / "load.toml"
+    config.write_text(sapo_adversary_says("load-keys", "--users", 8))
+    with RunningProcess(tmp_path / "node", "--no-train", "--dashboard", "off", "--config", config) as node:
+        target = node.until_event("started")["addresses"][0]
+        mix = ("-u", 8, "-r", 2, "-t", "5m", "--per-second", 1, "--message-bytes", 32_768, "--bad-share", 0.25)
+        done = locust(target, tmp_path, *mix, patience=300 + PATIENCE)
+    assert done.returncode == 0, done.stdout
+    assert int(rows(tmp_path)["valid"]["Request Count"]) > 1_000
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ async def disconnect_banned(node: Node, network: Network) -> None:
     while True:
         for peer in network.peers():
             if not node.admits(peer.peer_id):
-                await network.disconnect(peer.peer_id)
+                await network.disconnect(peer.peer_id, "it is banned")
         await trio.sleep(_ADMISSION_INTERVAL)
 
 

@@ -118,14 +118,14 @@ async def _dial_nobody(_swarm: Any, peer_id: Any) -> Any:
     raise SwarmException(f"not connected to {peer_id}")
 
 
-async def _close_peer(swarm: Any, peer_id: Any) -> None:
+async def _close_peer(swarm: Any, peer_id: Any, why: str = "the library closed it") -> None:
     """Close the connections of a peer.
 
     The library's function takes a while. It then forgets the connections that the peer opened meanwhile, which stay
     open.
     """
     for link in swarm.get_connections(peer_id):
-        await close_link(link)
+        await close_link(link, why)
         swarm.remove_conn(link)
 
 

@@ -1,8 +1,11 @@
 """Limits the connections and streams that peers open: how many, how fast, and from which addresses.
 
 A connection over the rate of its address block (`connection_rate`) gets no handshake. A new connection takes the slot
-of the least useful one (`slots`) if all are taken. A connection whose peer follows no topic of ours within IDLE_SECONDS
-is closed. A new handshake takes the place of the oldest one if all are taken.
+of the least useful one (`slots`) if all are taken. A connection is closed after IDLE_SECONDS if its peer follows no
+topic of ours and brought no message that was accepted. A new handshake takes the place of the oldest one if all are
+taken.
+
+Each function that closes a connection says why. `Service.disconnected` logs it.
 
 Every inbound connection and stream starts here. This module handles all their errors: an error that reached the
 library's nurseries would end the host.
@@ -29,9 +32,10 @@ log = logging.getLogger(__name__)
 
 HANDSHAKES = 16  # unfinished, from one IP address
 ALL_HANDSHAKES = 64  # unfinished
-IDLE_SECONDS = 20.0  # an honest peer tells its topics within a second
+IDLE_SECONDS = 20.0  # an honest peer tells its topics within a second, or publishes
 CLOSE_SECONDS = 2.0
 HANDSHAKE_SECONDS = 5.0
+NOT_ADMITTED = "it is banned, or flooded lately"
 SHUN_SECONDS = 60.0  # honest peers may share the address; the node can still dial them
 
 
@@ -88,6 +92,8 @@ class Inbound:
         """The IP addresses of unfinished handshakes, the oldest first."""
         self._shunned: dict[str, float] = {}
         """By IP address: until when its connections are refused."""
+        self._refused: Counter[str] = Counter()
+        """The connections and streams that were refused, by reason."""
         if limits.eviction:
             swarm._inbound_limiter.total_tokens = math.inf  # noqa: SLF001 - it refuses the newest, and we close another
         self._negotiate = swarm.common_stream_handler
@@ -98,12 +104,14 @@ class Inbound:
         """Handle one inbound stream of any protocol. Raises nothing, which would end the connection."""
         peer_id = str(stream.muxed_conn.peer_id)
         if self.streams[peer_id] >= self._limits.streams:
+            self._count("stream", f"its peer has {self._limits.streams} open", peer_id)
             await quietly(stream.reset)
             return
         self.streams[peer_id] += 1
         try:
             await self._negotiate(stream)
-        except (IOException, StreamFailure, MultiselectError):
+        except (IOException, StreamFailure, MultiselectError) as error:
+            log.debug("a stream of %s ended: %r", peer_id, error)
             await quietly(stream.reset)
         except ProtocolBroken as error:
             self._offended(peer_id, str(error))
@@ -126,10 +134,14 @@ class Inbound:
         source = remote[0] if remote else ""
         crowded = list(self._handshakes.values()).count(source) >= HANDSHAKES
         if crowded or not self._rate.admits(source, trio.current_time()):
+            why = f"its address has {HANDSHAKES} unfinished handshakes" if crowded else "too many new ones in a second"
+            self._count("connection", why, source)
             await quietly(socket.close)
             return
         if len(self._handshakes) >= ALL_HANDSHAKES:
-            next(iter(self._handshakes)).cancel()
+            scope, oldest = next(iter(self._handshakes.items()))
+            self._count("handshake", f"{ALL_HANDSHAKES} are unfinished, and it is the oldest", oldest)
+            scope.cancel()
         self._note(socket)
         muxed = await self._upgrade(socket, listener, source)
         if muxed is None:
@@ -162,10 +174,12 @@ class Inbound:
         try:
             if self._limits.eviction:
                 await self._make_room(guest)
-                with trio.move_on_after(IDLE_SECONDS):
-                    await guest.link.event_closed.wait()
-                if not self._follows(guest.peer_id):
-                    await close_link(guest.link)
+                for _ in range(2):  # halves: a stall of this node is one of them, and peers speak in the other
+                    with trio.move_on_after(IDLE_SECONDS / 2):
+                        await guest.link.event_closed.wait()
+                if not (self._follows(guest.peer_id) or self._brought(guest.peer_id)):
+                    why = f"it followed no topic of this node and brought no valid message in {IDLE_SECONDS:g} s"
+                    await close_link(guest.link, why)
             await guest.link.event_closed.wait()
         finally:
             if guest in self._guests:
@@ -178,8 +192,7 @@ class Inbound:
             if evicted is None:
                 return
             self._guests.remove(evicted)
-            log.info("closed the connection of %s: all slots are taken", evicted.peer_id)
-            await close_link(evicted.link)
+            await close_link(evicted.link, "all slots are taken, and it is the least useful connection")
 
     def _room(self) -> int:
         """Slots for inbound connections."""
@@ -192,6 +205,13 @@ class Inbound:
             await trio.sleep(HANDSHAKE_SECONDS)
             raise ConnectionRefusedError(source)
 
+    def _count(self, kind: str, why: str, origin: str) -> None:
+        """Log a refused connection or stream. Only counts 1, 2, 4, 8, ..., so that a flood fills no log."""
+        self._refused[why] += 1
+        count = self._refused[why]
+        if count & (count - 1) == 0:
+            log.info("refused a %s of %s: %s (%d so far)", kind, origin, why, count)
+
     def _shun(self, source: str) -> None:
         """Refuse connections from the address of a peer that floods. Without this, each one costs us a handshake."""
         now = trio.current_time()
@@ -199,8 +219,10 @@ class Inbound:
         self._shunned[source] = now + SHUN_SECONDS
 
 
-async def close_link(link: Any) -> None:
+async def close_link(link: Any, why: str) -> None:
     """Close a connection. If its other end does not read, the library's function waits for it without end."""
+    if not link.is_closed:
+        link.muxed_conn.why_closed = link.muxed_conn.why_closed or why
     with trio.move_on_after(CLOSE_SECONDS) as scope:
         await quietly(link.close)
     if scope.cancelled_caught:

@@ -88,9 +88,11 @@ class PeerConnected:
 @dataclass(frozen=True, slots=True)
 class PeerGone:
     peer_id: str
+    why: str = ""
+    """Why this node closed the connection. Empty if the peer or the network did."""
 
     def __str__(self) -> str:
-        return f"lost {self.peer_id}"
+        return f"lost {self.peer_id}" + (f": this node closed the connection, because {self.why}" if self.why else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,5 +220,5 @@ class Network(Acquaintances, Protocol):
         Before the first call the node follows all topics. It may disconnect peers that it dialled for other topics.
         """
 
-    async def disconnect(self, peer_id: str) -> None:
-        """Close all connections with a peer. It may connect again while `admit` allows it."""
+    async def disconnect(self, peer_id: str, why: str) -> None:
+        """Close all connections with a peer. It may connect again while `admit` allows it. `why` is logged."""

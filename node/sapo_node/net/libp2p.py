@@ -139,7 +139,8 @@ class Libp2pNetwork:
             self._up = trio.Event()
             self._service = None
             for peer_id in sorted(self._members):
-                self._gone(peer_id)
+                self._gone(peer_id, "the network service stopped")
+            self._brought.clear()
 
     def _new_service(self) -> Service:
         gossip = Gossip(
@@ -221,7 +222,7 @@ class Libp2pNetwork:
         except Exception as error:  # noqa: BLE001 - the next session follows them from its beginning
             log.debug("following %d topics failed: %r", len(self._part), error)
         for peer_id in self._dialer.seek_anew(self._shares_topic):
-            await self.disconnect(peer_id)
+            await self.disconnect(peer_id, "this node now follows other topics, and dialled too many peers")
 
     def _shares_topic(self, peer_id: str) -> bool:
         """Whether a peer follows one of our topics that not all peers follow."""
@@ -234,18 +235,22 @@ class Libp2pNetwork:
             return False
         return any(service.followers(topic) < TARGET_PEERS for topic in self._part)
 
-    async def disconnect(self, peer_id: str) -> None:
+    async def disconnect(self, peer_id: str, why: str) -> None:
         if self._service is not None:
             try:
-                await self._service.disconnect(peer_id)
+                await self._service.disconnect(peer_id, why)
             except Exception as error:  # noqa: BLE001 - the connection is being given up
                 log.debug("disconnecting %s failed: %r", peer_id, error)
 
     async def _handle(self, handle: Handle, sender: str, data: bytes) -> Verdict:
         verdict = await handle(sender, data)
-        if verdict is Verdict.ACCEPT and sender in self._members:
+        if verdict is Verdict.ACCEPT and self._is_here(sender):
             self._brought[sender] += 1
         return verdict
+
+    def _is_here(self, peer_id: str) -> bool:
+        """Whether a peer is connected. It need not follow a topic of ours."""
+        return peer_id in self._members or (self._service is not None and self._service.is_linked(peer_id))
 
     async def _dial(self, peer_id: str, address: str) -> None:
         if self._service is not None:
@@ -275,11 +280,11 @@ class Libp2pNetwork:
         block = "" if self._dialer.is_bootstrap(peer_id) else self._service.block(peer_id)
         self._notify(PeerConnected(peer_id, block))
 
-    def _gone(self, peer_id: str) -> None:
+    def _gone(self, peer_id: str, why: str) -> None:
         self._foreign.discard(peer_id)
         self._brought.pop(peer_id, None)
         if self._members.pop(peer_id, None) is not None:
-            self._notify(PeerGone(peer_id))
+            self._notify(PeerGone(peer_id, why))
         self._dialer.lost(peer_id)
 
     def _follows_other(self, peer_id: str, network_id: str) -> None:

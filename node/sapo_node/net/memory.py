@@ -292,8 +292,8 @@ class MemoryNetwork:
             for peer, since in sorted(self._connected.items())
         )
 
-    async def disconnect(self, peer_id: str) -> None:
+    async def disconnect(self, peer_id: str, why: str) -> None:
         """A peer stays connected if the node still admits it, because links have no state of their own."""
-        del peer_id
+        del peer_id, why
         self._hub.refresh()
         await trio.lowlevel.checkpoint()

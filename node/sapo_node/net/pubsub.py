@@ -23,7 +23,7 @@ from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.gossip_score import Offence
-from sapo_node.net.inbound import quietly
+from sapo_node.net.inbound import NOT_ADMITTED, quietly
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.outbound import OutboundQueues
@@ -114,6 +114,7 @@ class HardenedPubsub(OneStreamPubsub):
     async def stream_handler(self, stream: Any) -> None:
         peer_id = stream.muxed_conn.peer_id
         if self._streams[peer_id] >= self._defences.gossip_streams or not self._gossip.admit(str(peer_id)):
+            log.info("refused a gossip stream of %s: it has %d, or is not admitted", peer_id, self._streams[peer_id])
             await quietly(stream.reset)
             return
         self._streams[peer_id] += 1
@@ -151,7 +152,7 @@ class HardenedPubsub(OneStreamPubsub):
 
     async def _process(self, peer_id: Any, stream: Any, rpc: Any) -> None:
         if not self._gossip.admit(str(peer_id)):
-            await self.host.disconnect(peer_id)
+            await self._disconnect(peer_id, NOT_ADMITTED)
             return
         if excess := excess_of(rpc):
             await self._expel(peer_id, excess)
@@ -254,14 +255,16 @@ class HardenedPubsub(OneStreamPubsub):
                 self._gossip.foreign(str(peer_id), swarm.group(1))
 
     def _disconnect_slow(self, peer_id: Any) -> None:
-        log.info("disconnecting %s: it reads too slowly, and the queues are full", peer_id)
-        self.manager.run_task(self.host.disconnect, peer_id)
+        self.manager.run_task(self._disconnect, peer_id, "it reads too slowly, and the queues are full")
 
     async def _expel(self, peer_id: Any, cause: str) -> None:
         """Report a peer whose stream can no longer be read, and close its connections."""
         self._gossip.offended(str(peer_id), cause)
         forget_record(self.host, peer_id)
-        await self.host.disconnect(peer_id)
+        await self._disconnect(peer_id, cause)
+
+    async def _disconnect(self, peer_id: Any, why: str) -> None:
+        await self.host.get_network().close_peer(peer_id, why)
 
     async def _give_up(self, stream: Any, cause: str) -> None:
         await self._expel(stream.muxed_conn.peer_id, cause)

@@ -3,6 +3,7 @@
 Gossip is GossipSub 1.1 with this project's score. The library's adaptive and spam features are off.
 """
 
+import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses, host, listening, patches
-from sapo_node.net.inbound import Inbound, Limits
+from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.pubsub import Gossip, HardenedGossipSub, HardenedPubsub
 from sapo_node.net.request_response import Asking
 from sapo_node.net.tcp import TrackedTcp
+
+log = logging.getLogger(__name__)
 
 DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 10  # mesh peers: the target; below LOW and above HIGH the mesh is changed
 GOSSIP_WINDOW = 3  # heartbeats for which a message is offered to peers outside of the mesh
@@ -50,7 +53,7 @@ class Service:
         followed: frozenset[str],
         requests: Requests | None,
         linked: Callable[[], None],
-        gone: Callable[[str], None],
+        gone: Callable[[str, str], None],
         brought: Callable[[str], int],
     ) -> None:
         self._where = where
@@ -139,7 +142,7 @@ class Service:
         with trio.move_on_after(CLOSE_SECONDS):
             async with trio.open_nursery() as nursery:
                 for peer_id in list(self.swarm.connections):
-                    nursery.start_soon(self.disconnect, str(peer_id))
+                    nursery.start_soon(self.disconnect, str(peer_id), "this node stops")
 
     async def publish(self, topic: str, data: bytes) -> None:
         await self.pubsub.publish(topic, data)
@@ -179,8 +182,11 @@ class Service:
     async def _dial_place(self, peer_id: str, place: str) -> None:
         await self.swarm.dial_addr(Multiaddr(f"{place}/p2p/{peer_id}"), ID.from_string(peer_id))
 
-    async def disconnect(self, peer_id: str) -> None:
-        await self.host.disconnect(ID.from_string(peer_id))
+    async def disconnect(self, peer_id: str, why: str) -> None:
+        await self.swarm.close_peer(ID.from_string(peer_id), why)
+
+    def is_linked(self, peer_id: str) -> bool:
+        return bool(self.swarm.get_connections(ID.from_string(peer_id)))
 
     def linked(self) -> frozenset[str]:
         """Peers of any swarm with an open connection."""
@@ -224,14 +230,18 @@ class Service:
         if self._gossip.admit(peer_id):
             self._linked()
         else:
-            await self.disconnect(peer_id)
+            await self.disconnect(peer_id, NOT_ADMITTED)
 
     async def disconnected(self, _network: Any, link: Any) -> None:
         self.pubsub.connection_ended(link)
-        identity = link.muxed_conn.peer_id
+        identity, why = link.muxed_conn.peer_id, link.muxed_conn.why_closed
+        if why:
+            log.info("closed a connection with %s: %s", identity, why)
+        else:
+            log.info("a connection with %s was closed by the peer, or the network broke it", identity)
         if str(identity) not in self.linked():
             patches.forget_record(self.host, identity)
-            self._gone(str(identity))
+            self._gone(str(identity), why)
 
     async def opened_stream(self, network: Any, stream: Any) -> None: ...
 

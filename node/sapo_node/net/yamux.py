@@ -15,7 +15,6 @@ connection is closed. That happens if the machine of the peer sleeps, if its pro
 or if streams never take what waits. A stall of this node is one tick, however long it lasts.
 """
 
-import logging
 from typing import Any
 
 import trio
@@ -23,8 +22,6 @@ from libp2p.stream_muxer.muxer_multistream import MuxerMultistream
 from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.net.link_budget import LinkBudget
-
-log = logging.getLogger(__name__)
 
 READS_PER_SECOND, READS_AT_ONCE = 512.0, 2_048.0
 """The most that the node reads from one peer. A read is one frame, or a part of one. 64 KB of gossip take four."""
@@ -78,6 +75,8 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
     def __init__(self, secured_conn: Any, peer_id: Any, budget: ReadBudget, *, is_initiator: bool) -> None:
         super().__init__(secured_conn, peer_id, is_initiator=is_initiator)
         self._budget = budget
+        self.why_closed = ""
+        """Why this node closed the connection. Empty if it did not."""
         self._heard = False
         self._dead = False
         self._take = secured_conn.read
@@ -107,6 +106,6 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
                 self._heard = False
                 await trio.sleep(TICK_SECONDS)
                 silent = 0 if self._heard else silent + 1
-            log.info("closing the connection of %s: nothing was read from it", self.peer_id)
+            self.why_closed = f"nothing was read from it for {SILENT_TICKS * TICK_SECONDS:g} s"
             self._dead = True
             await self.secured_conn.close()

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
+from libp2p.pubsub.pb import rpc_pb2
+from nacl.signing import SigningKey
 
 from processes import ENVIRONMENT, write_swarm
 from sapo_adversary.attacks.gossip.peer import running
@@ -19,7 +21,19 @@ from sapo_adversary.research.load.keys import identity_of
 from sapo_adversary.research.load.messages import BAD, Messages
 from sapo_adversary.research.load.publishers import LISTENER, Publishers
 from sapo_adversary.scoring import SharedScorer
-from sapo_protocol import Layer, RemoteError, decode_body, load_manifest, open_message
+from sapo_node.net.interface import Channel, Verdict
+from sapo_node.net.libp2p import Libp2pNetwork
+from sapo_node.net.settings import NetworkSettings
+from sapo_protocol import (
+    Layer,
+    RemoteError,
+    decode_body,
+    evidence_topic,
+    load_manifest,
+    open_message,
+    peer_id,
+    rollouts_topics,
+)
 
 MANIFEST = load_manifest("starter")
 EPOCH = 10
@@ -181,6 +195,71 @@ def test_a_target_that_leaves_ends_the_publishers_with_one_line_and_its_messages
     event = said.receive_nowait()
     assert event.pop("ref") == 7
     assert list(event.values()) == ["the target left"]
+
+
+async def accept(_sender, _data):
+    return Verdict.ACCEPT
+
+
+def node_of(manifest):
+    """The network of a node that accepts every message."""
+    seed = bytes([7]) * 32
+    settings = NetworkSettings(seed, manifest.network_id.hex(), ("/ip4/127.0.0.1/tcp/0",), discover=False)
+    channels = dict.fromkeys((*rollouts_topics(manifest), evidence_topic(manifest)), Channel(accept, 1_000_000))
+    identity = peer_id(bytes(SigningKey(seed).verify_key))
+    return Libp2pNetwork(settings, identity, channels, admit=lambda _: True, notify=lambda _: None)
+
+
+def test_a_user_that_sends_seldom_is_not_cut_off_as_an_idle_peer(tmp_path, monkeypatch):
+    swarm = str(write_swarm(tmp_path / "seldom.toml", max_rounds=100_000))
+    node = node_of(load_manifest(swarm))
+    say, said = trio.open_memory_channel(100)
+    monkeypatch.setattr(publishers, "say", say.send_nowait)
+    monkeypatch.setattr("sapo_node.net.inbound.IDLE_SECONDS", 1.0)
+
+    async def run():
+        lines, told = trio.testing.memory_stream_one_way_pair()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.run)
+            nursery.start_soon(Publishers(node.addresses[0], swarm, "test").run, told)
+            await lines.send_all(b'{"join": 0}\n')
+            for _ in ("ready", "joined"):
+                await said.receive()
+            await trio.sleep(2)
+            message = {"publish": 0, "kind": "valid", "bytes": 4_096, "ref": 7, "due": time.monotonic()}
+            await lines.send_all(json.dumps(message).encode() + b"\n")
+            with trio.fail_after(20):
+                event = await said.receive()
+            nursery.cancel_scope.cancel()
+        return event
+
+    assert trio.run(run).keys() == {"ref", "seconds"}
+
+
+def test_a_listener_out_of_the_targets_mesh_waits_for_the_end_of_its_back_off(monkeypatch):
+    say, said = trio.open_memory_channel(100)
+    monkeypatch.setattr(publishers, "say", say.send_nowait)
+    monkeypatch.setattr(publishers, "_BEAT_SECONDS", 0.05)
+    grafts = []
+
+    async def prune(sender, rpc):
+        for graft in rpc.control.graft:
+            grafts.append(graft.topicID)
+            refusal = rpc_pb2.ControlPrune(topicID=graft.topicID, backoff=60)
+            await target.links[sender].control(prune=[refusal])
+
+    async def run():
+        nonlocal target
+        _, told = trio.testing.memory_stream_one_way_pair()
+        async with trio.open_nursery() as nursery, running(bytes(32), ("127.0.0.1", 0), prune) as target:
+            nursery.start_soon(Publishers(target.address, "interop", "test").run, told)
+            await said.receive()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    target = None
+    trio.run(run)
+    assert grafts == list(rollouts_topics(load_manifest("interop")))
 
 
 def test_publishers_have_loaded_the_tasks_before_the_first_message_is_due():

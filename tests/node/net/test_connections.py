@@ -176,9 +176,9 @@ async def test_a_disconnected_peer_may_come_back(start: "Start", until: "Until")
     one = await start(1)
     two = await start(2, bootstrap=(one.address,))
     await until(lambda: one.sees(two))
-    await one.network.disconnect(two.network.peer_id)
+    await one.network.disconnect(two.network.peer_id, "the operator asked for it")
     await until(lambda: len(one.noticed(PeerConnected)) == 2)
-    assert len(one.noticed(PeerGone)) == 1
+    assert [notice.why for notice in one.noticed(PeerGone)] == ["the operator asked for it"]
 
 
 async def test_a_busy_port_is_one_clear_line(start: "Start", probe: "type[Probe]") -> None:

@@ -158,7 +158,7 @@ async def test_a_peer_no_longer_admitted_is_cut_off(nursery: trio.Nursery, autoj
     one, two = Node("one", hub), Node("two", hub)
     await start(nursery, one, two)
     two.banned.add("one")
-    await two.network.disconnect("one")
+    await two.network.disconnect("one", "a test")
     await one.publish(b"m")
     await trio.sleep(1)
     assert (two.heard, two.network.peers(), one.network.peers()) == ([], (), ())

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from libp2p.pubsub.pb import rpc_pb2
+from tests.node.net.conftest import TOPIC
 
 from sapo_node.net.slots import BY_BLOCK, BY_MESSAGES, Guest, least_useful
 
 if TYPE_CHECKING:
-    from conftest import Attack, Probe, Start, Until
+    from conftest import Attack, Attacker, Probe, Start, Until
 
 SLOTS = 56
 
@@ -108,11 +110,16 @@ async def test_an_honest_peer_finds_a_slot_among_silent_connections(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.usefixtures("few")
-async def test_a_connection_that_follows_nothing_is_closed(
-    start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sapo_node.net.inbound.IDLE_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("few", "hasty")
+async def test_a_connection_that_follows_nothing_is_closed(
+    start: "Start", attacker: "Attack", until: "Until", caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     node: Probe = await start(1)
     friend = await start(2, bootstrap=(node.address,))
     await until(lambda: node.sees(friend))
@@ -120,3 +127,29 @@ async def test_a_connection_that_follows_nothing_is_closed(
         await until(lambda: not silent.linked())
     await trio.sleep(0.5)
     assert node.sees(friend)
+    why = "it followed no topic of this node and brought no valid message in 0.5 s"
+    assert f"closed a connection with {silent.peer_id}: {why}" in caplog.messages
+
+
+async def say(peer: "Attacker", kind: str) -> None:
+    if kind == "publishes":
+        await peer.send_rpc(peer.rpc(peer.message(b"m")))
+    else:
+        topic = TOPIC.replace("rollouts/0", "evidence") if "evidence" in kind else TOPIC
+        await peer.send_rpc(rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid=topic)]))
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("kind", ["publishes", "follows", "follows evidence alone", "follows, and ends its stream"])
+async def test_a_peer_that_is_quiet_after_one_rpc_keeps_its_connection(
+    kind: str, start: "Start", attacker: "Attack", nursery: trio.Nursery
+) -> None:
+    node: Probe = await start(1)
+    async with attacker(node.address) as quiet:
+        await say(quiet, kind)
+        if "ends" in kind:
+            await trio.sleep(0.1)
+            await quiet.stream.close()
+        await trio.sleep(1.5)
+        assert quiet.linked()
+        nursery.cancel_scope.cancel()

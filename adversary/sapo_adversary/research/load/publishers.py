@@ -35,7 +35,7 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.research.load.keys import identity_of, seed_of
 from sapo_adversary.research.load.messages import VALID, Messages
 from sapo_adversary.scoring import SharedScorer
-from sapo_protocol import Assignment, epoch_at, load_manifest, rollouts_topics, topic_of
+from sapo_protocol import Assignment, epoch_at, evidence_topic, load_manifest, rollouts_topics, topic_of
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -45,6 +45,8 @@ LISTENER = -1
 LOST_SECONDS, REFUSED_SECONDS = 15.0, 5.0
 """Seconds after which a message counts as lost, and a bad one as refused."""
 _BEAT_SECONDS = 1.0
+_BACK_OFF_SECONDS = 60
+"""Of a PRUNE that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class Publishers:
         self._users: dict[int, _User] = {}
         self._waiting: dict[bytes, _Message] = {}
         """The messages on their way, by the hash of their data."""
+        self._graft_at: dict[str, float] = {}
+        """By topic: when the listener asks next to join the target's mesh; never, while it is in."""
         self._over = False
         self._target_left = False
 
@@ -123,13 +127,14 @@ class Publishers:
             await trio.sleep_forever()
 
     async def _listen(self, hosts: trio.Nursery, link: Link) -> None:
-        """Stay in the target's mesh, as a subscribed peer does, to measure delivery. End all where it leaves."""
-        topics = rollouts_topics(self._manifest)
+        """Join the target's mesh to measure delivery, and join again when a back-off ends. End all where it leaves."""
         with suppress(LinkLost):
-            for topic in topics:
+            for topic in rollouts_topics(self._manifest):
                 await link.subscribe(topic)
+                self._graft_at[topic] = 0.0
             while link.open:
-                for topic in topics:
+                for topic in [topic for topic, at in self._graft_at.items() if at <= trio.current_time()]:
+                    self._graft_at[topic] = math.inf
                     await link.graft(topic)
                 await trio.sleep(_BEAT_SECONDS)
         self._target_left = True
@@ -138,6 +143,8 @@ class Publishers:
     async def _join(self, hosts: trio.Nursery, user: int) -> None:
         link = await hosts.start(self._connected, user, _deaf)
         if link:
+            with suppress(LinkLost):  # a node closes idle connections; the topic of evidence is nearly silent
+                await link.subscribe(evidence_topic(self._manifest))
             identity = identity_of(self._words, user)
             queue, hashes = trio.open_memory_channel[bytes](math.inf)
             self._users[user] = _User(Key(identity.public_key, identity.sign), link, queue)
@@ -172,6 +179,8 @@ class Publishers:
         for message in rpc.publish:
             if found := self._waiting.pop(hashlib.sha256(message.data).digest(), None):
                 say({"ref": found.ref, "seconds": time.monotonic() - found.due})
+        for prune in rpc.control.prune:  # each GRAFT within a back-off is charged
+            self._graft_at[prune.topicID] = trio.current_time() + (prune.backoff or _BACK_OFF_SECONDS) + _BEAT_SECONDS
 
     async def _give_up(self) -> None:
         """Count lost messages, until the last one has been sent and none is under way."""
