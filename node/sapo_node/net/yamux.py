@@ -10,6 +10,10 @@ that it granted, and the streams that its peer never closes. Here the node reads
 
 Otherwise TCP makes the peer wait. No peer is charged for that, because a fast honest peer waits as well.
 
+A peer also has a rate of streams that it opens, because a stream costs CPU whatever it brings: the peer and the node
+agree on its protocol. The node takes a stream when the peer is within that rate. Ten streams may wait; then the node
+reads nothing more from the connection.
+
 Each side sends a yamux ping every PING_SECONDS. If the node reads nothing in SILENT_TICKS ticks in a row, the
 connection is closed. That happens if the machine of the peer sleeps, if its process is stopped, if a cable is pulled,
 or if streams never take what waits. A stall of this node is one tick, however long it lasts.
@@ -29,6 +33,12 @@ ASSURED_PER_SECOND, ASSURED_AT_ONCE = 32.0, 256.0
 """What the node reads from one peer however much others send."""
 SHARED_PER_SECOND, SHARED_AT_ONCE = 4_096.0, 16_384.0
 """What the node reads from all peers together beyond that: as much as eight peers may send for themselves."""
+STREAMS_PER_SECOND, STREAMS_AT_ONCE = 4.0, 64.0
+"""The most streams that one peer may open. An honest peer opens one for each request, and one for its gossip."""
+ASSURED_STREAMS_PER_SECOND, ASSURED_STREAMS_AT_ONCE = 0.5, 32.0
+"""The streams that one peer may open however many others open."""
+SHARED_STREAMS_PER_SECOND, SHARED_STREAMS_AT_ONCE = 16.0, 256.0
+"""The streams that all peers together may open beyond that."""
 WINDOW_BYTES = 1024 * 1024  # the most that one stream may be granted, and the longest frame
 UNREAD_BYTES = 2 * WINDOW_BYTES  # over all streams of a connection
 STREAMS = 128  # of a connection, those of either side and those that one side has closed
@@ -38,20 +48,38 @@ PING_SECONDS = 10.0
 TICK_SECONDS, SILENT_TICKS = 10.0, 5  # closed 50 to 60 s after the last read; a peer may stall for 35 s
 
 
-class ReadBudget:
-    """The reads of all connections of one node. A peer that connects again goes on with what it had left."""
+Rate = tuple[float, float]
+"""Tokens per second, and at once."""
 
-    def __init__(self) -> None:
-        self._assured = LinkBudget(rate=ASSURED_PER_SECOND, burst=ASSURED_AT_ONCE)
-        self._beyond = LinkBudget(
-            rate=READS_PER_SECOND - ASSURED_PER_SECOND,
-            burst=READS_AT_ONCE - ASSURED_AT_ONCE,
-            for_all=(SHARED_PER_SECOND, SHARED_AT_ONCE),
-        )
+
+class Budget:
+    """What all connections of one node may use. A peer that connects again goes on with what it had left."""
+
+    def __init__(self, *, most: Rate, assured: Rate, shared: Rate) -> None:
+        self._assured = LinkBudget(rate=assured[0], burst=assured[1])
+        self._beyond = LinkBudget(rate=most[0] - assured[0], burst=most[1] - assured[1], for_all=shared)
 
     def take(self, peer: str, now: float) -> bool:
-        """Take one read at `now` (seconds); False, and none taken, when there is none left for the peer."""
+        """Take one at `now` (seconds); False, and none taken, when there is none left for the peer."""
         return self._assured.take(peer, now) or self._beyond.take(peer, now)
+
+
+def read_budget() -> Budget:
+    """The reads of a node."""
+    return Budget(
+        most=(READS_PER_SECOND, READS_AT_ONCE),
+        assured=(ASSURED_PER_SECOND, ASSURED_AT_ONCE),
+        shared=(SHARED_PER_SECOND, SHARED_AT_ONCE),
+    )
+
+
+def stream_budget() -> Budget:
+    """The streams that peers open to a node."""
+    return Budget(
+        most=(STREAMS_PER_SECOND, STREAMS_AT_ONCE),
+        assured=(ASSURED_STREAMS_PER_SECOND, ASSURED_STREAMS_AT_ONCE),
+        shared=(SHARED_STREAMS_PER_SECOND, SHARED_STREAMS_AT_ONCE),
+    )
 
 
 class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
@@ -59,12 +87,12 @@ class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__({yamux.PROTOCOL_ID: BoundedYamux})
-        self._budget = ReadBudget()
+        self._budgets = read_budget(), stream_budget()
 
     async def new_conn(self, conn: Any, peer_id: Any) -> "BoundedYamux":
         """As in the library: agree on yamux with the peer. Raises the library's MultiselectError if that fails."""
         await self.select_transport(conn)
-        muxed = BoundedYamux(conn, peer_id, self._budget, is_initiator=conn.is_initiator)
+        muxed = BoundedYamux(conn, peer_id, *self._budgets, is_initiator=conn.is_initiator)
         self._annotate_connection(muxed, conn, yamux.PROTOCOL_ID)
         return muxed
 
@@ -72,9 +100,10 @@ class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
 class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
     """The connection with one peer."""
 
-    def __init__(self, secured_conn: Any, peer_id: Any, budget: ReadBudget, *, is_initiator: bool) -> None:
+    def __init__(self, secured_conn: Any, peer_id: Any, reads: Budget, opened: Budget, *, is_initiator: bool) -> None:
         super().__init__(secured_conn, peer_id, is_initiator=is_initiator)
-        self._budget = budget
+        self._reads = reads
+        self._opened = opened
         self.why_closed = ""
         """Why this node closed the connection. Empty if it did not."""
         self._heard = False
@@ -94,8 +123,16 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
         return (
             len(self.streams) <= STREAMS
             and sum(map(len, self.stream_buffers.values())) < UNREAD_BYTES
-            and self._budget.take(str(self.peer_id), trio.current_time())
+            and self._reads.take(str(self.peer_id), trio.current_time())
         )
+
+    async def accept_stream(self) -> Any:
+        """The next stream that the peer opened, as soon as the peer is within its rate."""
+        stream = await super().accept_stream()
+        peer = str(self.peer_id)
+        while not (self.event_shutting_down.is_set() or self._opened.take(peer, trio.current_time())):  # noqa: ASYNC110 - nothing tells when
+            await trio.sleep(PAUSE_SECONDS)
+        return stream
 
     async def _measure_rtt_loop(self) -> None:
         """Send pings, and close the connection if nothing is read. The library sends pings alone."""

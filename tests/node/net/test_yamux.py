@@ -13,7 +13,7 @@ from libp2p.stream_muxer.yamux import yamux as library
 
 from sapo_node.net import yamux
 from sapo_node.net.interface import PeerGone
-from sapo_node.net.yamux import BoundedYamux, ReadBudget
+from sapo_node.net.yamux import BoundedYamux, Budget, read_budget, stream_budget
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Spawn, Start, Until
@@ -133,32 +133,66 @@ async def test_a_flood_of_frames_is_read_at_the_rate_of_a_connection(
     assert next(seen) <= yamux.READS_AT_ONCE + yamux.READS_PER_SECOND * passed + 1
 
 
+BUDGETS = {
+    "reads": (read_budget, (512, 2_048), (32, 256), (4_096, 16_384)),
+    "streams": (stream_budget, (4, 64), (0.5, 32), (16, 256)),
+}
+"""What makes it; the rate and the burst of one peer at most, of one peer for sure, and of all beyond that."""
+
+
 @pytest.mark.parametrize("peers", [1, 8, 64, 1_024])
-def test_floods_of_many_peers_are_read_at_the_rate_that_all_share(peers: int) -> None:
-    budget, seconds, taken = ReadBudget(), 20, 0
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_floods_of_many_peers_are_taken_at_the_rate_that_all_share(kind: str, peers: int) -> None:
+    make, most, assured, shared = BUDGETS[kind]
+    budget, seconds, taken = make(), 20, 0
     for tick in range(4 * seconds):
         for peer in range(peers):
             while budget.take(f"peer {peer}", tick / 4):
                 taken += 1
-    of_each = yamux.ASSURED_AT_ONCE + seconds * yamux.ASSURED_PER_SECOND
-    assert taken <= peers * of_each + yamux.SHARED_AT_ONCE + seconds * yamux.SHARED_PER_SECOND
-    assert taken <= peers * (yamux.READS_AT_ONCE + seconds * yamux.READS_PER_SECOND)
+    of_each, of_one, of_all = (burst + seconds * rate for rate, burst in (assured, most, shared))
+    assert taken <= peers * of_each + of_all
+    assert taken <= peers * of_one
 
 
-def test_a_peer_within_its_assured_rate_is_read_while_64_others_flood() -> None:
-    budget = ReadBudget()
-    for tick in range(20 * int(yamux.ASSURED_PER_SECOND)):
-        now = tick / yamux.ASSURED_PER_SECOND
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_peer_within_its_assured_rate_is_served_while_64_others_flood(kind: str) -> None:
+    make, _, (rate, _), _ = BUDGETS[kind]
+    budget = make()
+    for tick in range(round(20 * rate)):
         for peer in range(64):
-            while budget.take(f"flood {peer}", now):
+            while budget.take(f"flood {peer}", tick / rate):
                 pass
-        assert budget.take("honest", now)
+        assert budget.take("honest", tick / rate)
 
 
-def test_a_peer_that_connects_again_goes_on_with_what_it_had_left() -> None:
-    budget = ReadBudget()
-    assert sum(budget.take("a", 0.0) for _ in range(10_000)) == yamux.READS_AT_ONCE
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_peer_that_connects_again_goes_on_with_what_it_had_left(kind: str) -> None:
+    make, (_, burst), _, _ = BUDGETS[kind]
+    budget: Budget = make()
+    assert sum(budget.take("a", 0.0) for _ in range(10_000)) == burst
     assert not budget.take("a", 0.0)
+
+
+async def test_short_streams_are_taken_at_the_rate_of_a_connection(
+    raw: "tuple[Probe, Attacker, Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _, write = raw
+    service, taken = node.network._service, count()
+    assert service is not None
+
+    async def reset(stream: Any) -> None:
+        next(taken)
+        await stream.reset()
+
+    monkeypatch.setattr(service.inbound, "_negotiate", reset)
+    before = trio.current_time()
+    with trio.move_on_after(2):
+        for stream in count(100_001, 2):
+            await write(frame(library.TYPE_WINDOW_UPDATE, library.FLAG_SYN, stream, 0))
+            await write(frame(library.TYPE_WINDOW_UPDATE, library.FLAG_RST, stream, 0))
+            await trio.sleep(0.005)
+    passed = trio.current_time() - before
+    assert next(taken) <= yamux.STREAMS_AT_ONCE + yamux.STREAMS_PER_SECOND * passed + 1
 
 
 async def test_all_connections_of_a_node_share_one_budget(
