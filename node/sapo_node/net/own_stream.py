@@ -9,12 +9,14 @@ import logging
 import math
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import trio
 from libp2p.pubsub import pubsub
 from libp2p.utils.varint import encode_varint_prefixed
 
 from sapo_node.net.inbound import quietly
+from sapo_node.net.patches import own_record
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
         super().__init__(*args, **settings)
         self._opening: dict[Any, Opening] = {}
         """By peer, while a task opens our stream to it."""
+        self._records: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
+        """By stream of ours: our signed record, as the peer has it."""
         self._attempts: dict[Any, tuple[float, float]] = {}
         """By connected peer: when the last attempt began, and how many seconds the next one comes later."""
 
@@ -75,11 +79,13 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
                     return
                 self._opening[peer_id] = opening = Opening()
                 pause = self._next_pause(peer_id)
+                record, _ = own_record(self.host)  # which the first RPC brings
                 try:
                     await self._handle_new_peer(peer_id)
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; none of them is final
                     log.debug("no stream to %s: %r", peer_id, error)
                 if peer_id in self.peers:
+                    self._records.setdefault(self.peers[peer_id], record)
                     self._tell(peer_id, opening.changed)
         finally:
             self._opening.pop(peer_id, None)
@@ -150,8 +156,14 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
     async def write_msg(self, stream: Any, rpc_msg: Any) -> bool:
         """Write an RPC. False if that failed, which gives the stream up.
 
-        The library would then give up the stream of the peer, also where that is a newer one.
+        The library would then give up the stream of the peer, also where that is a newer one. It sends our record with
+        every RPC: here only with the first after our addresses changed.
         """
+        record, _ = own_record(self.host)
+        if self._records.get(stream) == record:
+            rpc_msg.ClearField("senderRecord")
+        else:
+            rpc_msg.senderRecord = self._records[stream] = record
         try:
             await stream.write(encode_varint_prefixed(rpc_msg.SerializeToString()))
         except Exception as error:  # noqa: BLE001 - the stream is of no use any more, whatever it was

@@ -13,7 +13,8 @@ import trio
 from libp2p.crypto import serialization
 from libp2p.crypto.keys import KeyType
 from libp2p.peer import envelope
-from libp2p.pubsub import gossipsub, pubsub, utils
+from libp2p.peer.id import ID
+from libp2p.pubsub import gossipsub, pubsub
 from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.net.outbound import BoundedRpcQueue
@@ -21,27 +22,34 @@ from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES
 
 RECORDS = 1024  # signed peer records remembered per host
 OWN_RECORD_SECONDS = 5.0  # from one look at our own addresses to the next
-RECORD_RENEWAL_SECONDS = 600.0  # from one call of the library's function to the next: it also renews addresses
+_NO_END = 0  # seconds of life of a record's addresses: as long as the peer is connected
 
-_seen_records: "weakref.WeakKeyDictionary[Any, OrderedDict[Any, tuple[bytes, float]]]" = weakref.WeakKeyDictionary()
+_seen_records: "weakref.WeakKeyDictionary[Any, OrderedDict[Any, bytes]]" = weakref.WeakKeyDictionary()
 _own_records: "weakref.WeakKeyDictionary[Any, tuple[float, tuple[bytes, bool]]]" = weakref.WeakKeyDictionary()
-_consume_record = utils.maybe_consume_signed_record
 _make_record = pubsub.env_to_send_in_RPC
 _read_record_key = envelope.pub_key_from_protobuf
 
 
 def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
-    """Verify a signed peer record only if it is new. The library verifies it with every RPC."""
+    """Take a signed peer record. False if its sender did not sign it.
+
+    The library verifies it with every RPC, here only a new one is verified. The library calls an older record invalid,
+    here it changes nothing: the peer's clock was set back, or two machines have its key. The library forgets addresses
+    after two hours, which is meant for records that come with every RPC.
+    """
     if not rpc.HasField("senderRecord"):
         return True
     records = _seen_records.setdefault(host, OrderedDict())
-    known, renewed = records.get(peer_id, (b"", 0.0))
-    now = trio.current_time()
-    if known == rpc.senderRecord and now - renewed < RECORD_RENEWAL_SECONDS:
+    if records.get(peer_id) == rpc.senderRecord:
         return True
-    if not _consume_record(rpc, host, peer_id):
+    try:
+        signed, record = envelope.consume_envelope(rpc.senderRecord, "libp2p-peer-record")
+    except Exception:  # noqa: BLE001 - the library has errors of many kinds for what is no record
         return False
-    records[peer_id] = (rpc.senderRecord, now)
+    if not peer_id == record.peer_id == ID.from_pubkey(signed.public_key):
+        return False
+    host.get_peerstore().consume_peer_record(signed, _NO_END)
+    records[peer_id] = rpc.senderRecord
     records.move_to_end(peer_id)
     if len(records) > RECORDS:
         records.popitem(last=False)

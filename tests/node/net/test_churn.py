@@ -72,8 +72,8 @@ class Crowd:
         """A node and another one disconnect each other at once."""
         other = self.draw.choice([each for each in self.nodes if each != number])
         async with trio.open_nursery() as both:
-            both.start_soon(self.nodes[number].network.disconnect, self._peers[other])
-            both.start_soon(self.nodes[other].network.disconnect, self._peers[number])
+            both.start_soon(self.nodes[number].network.disconnect, self._peers[other], "a test")
+            both.start_soon(self.nodes[other].network.disconnect, self._peers[number], "a test")
 
     async def cut(self, number: int) -> None:
         """End a connection of the node below everything that could say goodbye."""

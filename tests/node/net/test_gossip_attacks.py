@@ -194,6 +194,18 @@ async def test_a_garbage_peer_record_is_counted(victim: "Probe", attacker: "Atta
         await until(lambda: offences(victim, mallory.peer_id) == ["invalid peer record"])
 
 
+@pytest.mark.parametrize("author", ["another peer", "another key"])
+async def test_a_record_that_its_sender_did_not_sign_is_counted(
+    author: str, victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    other = create_new_key_pair(bytes(32))
+    async with attacker(victim.address) as mallory:
+        named = ID.from_pubkey(other.public_key) if author == "another peer" else mallory.host.get_id()
+        record = create_signed_peer_record(named, [Multiaddr(victim.address)], other.private_key)
+        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=record.marshal_envelope()))
+        await until(lambda: offences(victim, mallory.peer_id) == ["invalid peer record"])
+
+
 async def test_a_peer_that_sends_nothing_but_garbage_records_is_refused(
     victim: "Probe", attacker: "Attack", until: "Until"
 ) -> None:
@@ -224,15 +236,19 @@ async def test_a_record_with_an_address_that_cannot_be_read_ends_nothing(
         await until(lambda: b"still heard" in victim.heard)
 
 
-async def test_a_peer_whose_clock_was_ahead_is_heard_although_its_records_are_older_now(
+async def test_an_older_record_of_a_peer_is_ignored_and_no_offence(
     victim: "Probe", attacker: "Attack", until: "Until"
 ) -> None:
-    address = Multiaddr("/ip4/127.0.0.1/tcp/4001").to_bytes()
+    """Its clock was ahead, or two machines have its key."""
+    new, old = (Multiaddr(f"/ip4/127.0.0.1/tcp/{port}").to_bytes() for port in (4001, 4002))
     topic = rpc_pb2.RPC.SubOpts(subscribe=True, topicid=OUR_TOPIC)
     async with attacker(victim.address) as mallory:
-        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=signed_record(mallory, address, 2)))
-        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=signed_record(mallory, address, 1), subscriptions=[topic]))
+        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=signed_record(mallory, new, 2)))
+        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=signed_record(mallory, old, 1), subscriptions=[topic]))
         await until(lambda: mallory.peer_id in {peer.peer_id for peer in victim.network.peers()})
+        assert offences(victim, mallory.peer_id) == []
+        known = {peer.peer_id: peer.addresses for peer in victim.network.peers()}
+        assert known[mallory.peer_id] == ("/ip4/127.0.0.1/tcp/4001",)
     records = victim.router.pubsub.host.get_peerstore().peer_record_map
     await until(lambda: mallory.host.get_id() not in records)
 
@@ -269,7 +285,7 @@ async def test_who_connects_while_an_earlier_connection_is_closed_stays_connecte
 ) -> None:
     async with attacker(victim.address) as mallory:
         await until(lambda: mallory.peer_id in victim.links())
-        nursery.start_soon(victim.network.disconnect, mallory.peer_id)
+        nursery.start_soon(victim.network.disconnect, mallory.peer_id, "a test")
         await until(lambda: mallory.peer_id not in victim.links())
         await mallory.host.get_network().dial_addr(Multiaddr(victim.address), mallory.target)
         await until(lambda: mallory.peer_id in victim.links())

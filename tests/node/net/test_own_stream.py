@@ -11,10 +11,12 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.utils import encode_varint_prefixed
 from multiaddr import Multiaddr
 
+from sapo_node.net import patches
+from sapo_node.net.service import Listening
 from stock_libp2p import stock_host
 
 if TYPE_CHECKING:
-    from tests.node.net.conftest import Probe, Start, Until
+    from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until
 
 
 async def replaced(pubsub: Any, identity: ID, until: "Until") -> tuple[Any, Any]:
@@ -39,6 +41,45 @@ async def test_a_stream_that_could_not_be_opened_is_opened_again(
     monkeypatch.setattr(host, "new_stream", fail_once)
     peer = await start(2, bootstrap=(node.address,))
     await until(lambda: peer.sees(node))
+
+
+async def followed(node: "Probe", peer: "Attacker", until: "Until") -> None:
+    """The peer follows the node's topic, and has all that the node then publishes."""
+    await peer.send_rpc(rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid=node.topics[0])]))
+    await until(lambda: peer.peer_id in {each.peer_id for each in node.network.peers()})
+
+
+def records(peer: "Attacker") -> list[bytes]:
+    return [rpc.senderRecord for rpc in peer.received if rpc.HasField("senderRecord")]
+
+
+async def test_a_peer_gets_our_record_once_and_in_the_first_rpc(
+    start: "Start", attacker: "Attack", until: "Until"
+) -> None:
+    node = await start(1)
+    async with attacker(node.address) as peer:
+        await followed(node, peer, until)
+        for number in range(3):
+            await node.publish(b"%d" % number)
+        await until(lambda: sum(len(rpc.publish) for rpc in peer.received) == 3)
+        await until(lambda: any(rpc.HasField("control") for rpc in peer.received))
+        assert len(records(peer)) == 1
+        assert peer.received[0].HasField("senderRecord")
+
+
+async def test_a_peer_gets_our_record_again_when_our_addresses_change(
+    start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patches, "OWN_RECORD_SECONDS", 0.0)
+    node = await start(1)
+    async with attacker(node.address) as peer:
+        await followed(node, peer, until)
+        service = node.network._service
+        assert service is not None
+        service._where = Listening(service._where.listen, ("/ip4/127.0.0.1/tcp/9",))
+        await node.publish(b"moved")
+        await until(lambda: sum(len(rpc.publish) for rpc in peer.received) == 1)
+        assert len(set(records(peer))) == 2
 
 
 async def test_two_connections_at_once_get_one_stream(start: "Start", until: "Until") -> None:
