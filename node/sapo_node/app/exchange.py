@@ -7,7 +7,7 @@ import trio
 
 from sapo_node.app.node import Node
 from sapo_node.ingest.sync import Synchroniser
-from sapo_node.net.anchors import Anchors
+from sapo_node.net.anchors import Anchors, KnownPeers
 from sapo_node.net.interface import Acquaintances, Network, NotRunningError
 from sapo_protocol import Rollout, evidence_topic, open_message, rollouts_topics, topic_of
 
@@ -19,7 +19,7 @@ Publish = Callable[[str, bytes], Awaitable[None]]
 _EVIDENCE_INTERVAL = 1.0
 _SHARDS_INTERVAL = 1.0
 _ADMISSION_INTERVAL = 1.0
-_ANCHORS_INTERVAL = 30.0
+_PEERS_INTERVAL = 10.0
 """Seconds between two iterations of each loop."""
 
 
@@ -88,11 +88,12 @@ async def disconnect_banned(node: Node, network: Network) -> None:
         await trio.sleep(_ADMISSION_INTERVAL)
 
 
-async def note_anchors(anchors: Anchors, network: Network) -> None:
-    """Store which peers to dial first after a restart."""
+async def note_peers(anchors: Anchors, known: KnownPeers, network: Network) -> None:
+    """Store which peers to dial after a restart."""
     while True:
-        await trio.sleep(_ANCHORS_INTERVAL)
+        await trio.sleep(_PEERS_INTERVAL)
         anchors.note(network.peers())
+        known.note(network.proven())
 
 
 async def _publish_rollout(node: Node, publish: Publish, rollout: Rollout, message: bytes) -> None:

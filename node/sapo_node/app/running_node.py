@@ -19,7 +19,7 @@ from sapo_node.app.exchange import (
     disconnect_banned,
     follow_decisions,
     follow_shards,
-    note_anchors,
+    note_peers,
     pull,
     resend,
 )
@@ -35,7 +35,7 @@ from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.app.trained_model import remember, require_same_policy
 from sapo_node.app.unused import unused_settings
 from sapo_node.learner.client import Learner
-from sapo_node.net.anchors import Anchors
+from sapo_node.net.anchors import Anchors, KnownPeers
 from sapo_node.net.interface import NetworkNotice, PeerConnected
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
@@ -135,8 +135,14 @@ class RunningNode:
         rounds: int | None,
         contributor: Answerer | None,
     ) -> None:
-        anchors = Anchors(database)
-        settings = network_settings(self._config, self._swarm.manifest, self._swarm.identity, anchors.addresses)
+        anchors, known = Anchors(database), KnownPeers(database)
+        settings = network_settings(
+            self._config,
+            self._swarm.manifest,
+            self._swarm.identity,
+            anchors=anchors.addresses,
+            known=known.addresses,
+        )
         settings.require_usable()
         require_installed(self._config.log_to)
         require_storable(self._config, self._swarm.manifest.completions)
@@ -177,7 +183,7 @@ class RunningNode:
         nursery.start_soon(self._resend, node, network)
         nursery.start_soon(follow_decisions, node)
         nursery.start_soon(disconnect_banned, node, network)
-        nursery.start_soon(note_anchors, anchors, network)
+        nursery.start_soon(note_peers, anchors, known, network)
         nursery.start_soon(broadcast_evidence, node, network.publish)
         nursery.start_soon(pull, node, network)
         nursery.start_soon(follow_shards, node, network)

@@ -34,6 +34,7 @@ SCHEMA = (
     batch_log.SCHEMA,
     accounts.SCHEMA,
     anchors.SCHEMA,
+    anchors.KNOWN_SCHEMA,
     archive.SCHEMA,
     trained_model.SCHEMA,
     journal.SCHEMA,

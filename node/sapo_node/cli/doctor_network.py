@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sapo_node.app.config import Config
 from sapo_node.cli.findings import Finding, bad, doubtful, good
 from sapo_node.net import addresses, listening
+from sapo_node.net.addresses import require_bootstrap
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
@@ -60,7 +61,7 @@ async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
     """Connect to a bootstrap peer, with a key that is made for this check only."""
     name = "bootstrap"
     try:
-        addresses.parse_dial(text)
+        require_bootstrap(text)
     except LocalError as error:
         return bad(name, error)
     told: list[NetworkNotice] = []

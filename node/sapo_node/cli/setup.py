@@ -18,7 +18,7 @@ from sapo_node.cli.findings import Finding, State
 from sapo_node.cli.probe import Probe, Verdict
 from sapo_node.cli.probe_report import advice_of
 from sapo_node.groups.messages import Ready
-from sapo_node.net.addresses import parse_dial
+from sapo_node.net.addresses import require_bootstrap
 from sapo_node.sampling.mix import AUTO
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
@@ -62,7 +62,7 @@ class Outlook:
 async def look(config: Config) -> list[Finding]:
     """Check this machine as `doctor` does, but dial no peer. Raises LocalError if the node could not run."""
     for address in config.bootstrap:
-        parse_dial(address)
+        require_bootstrap(address)
     findings = []
     async with aclosing(examine(replace(config, bootstrap=()))) as examined:
         async for finding in examined:

@@ -43,12 +43,17 @@ class Wanted:
     """Whether it was reported as unreachable and not yet as reachable again."""
     ours: bool = False
     """Whether we dialled it when it last connected."""
-    proven: bool = False
-    """Whether we ever dialled it with success."""
+    answered: str = ""
+    """The address at which we last dialled it with success. Empty if we never did."""
     linked: bool = False
     """Whether it was connected when the loop last looked."""
     sought: bool = False
     """Whether a peer named it since our topics last changed."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether we ever dialled it with success."""
+        return bool(self.answered)
 
     def learn(self, addresses: Sequence[str]) -> None:
         """Put new addresses before the known ones. The operator's address of a bootstrap peer stays first."""

@@ -102,7 +102,26 @@ def require_addresses(listen: Iterable[str], announce: Iterable[str], bootstrap:
     for text in announce:
         parse_announce(text)
     for text in bootstrap:
+        require_bootstrap(text)
+
+
+def require_bootstrap(text: str) -> None:
+    """Raise AddressError for what is neither the full address of a peer nor a /dnsaddr name."""
+    if seed_of(text) is None:
         parse_dial(text)
+
+
+def seed_of(text: str) -> tuple[str, str] | None:
+    """(name, peer id or an empty text) of a /dnsaddr address; None for any other text."""
+    try:
+        address = Multiaddr(text)
+        kinds = [protocol.name for protocol in address.protocols()]
+    except Exception:  # noqa: BLE001 - the library has errors of many kinds for what is no address
+        return None
+    if kinds not in (["dnsaddr"], ["dnsaddr", "p2p"]):
+        return None
+    peer_id = address.value_for_protocol("p2p") if "p2p" in kinds else ""
+    return str(address.value_for_protocol("dnsaddr")), str(peer_id)
 
 
 def parse_listen(text: str) -> str:

@@ -1,10 +1,14 @@
-"""Anchors: useful peers that a node remembers across restarts.
+"""The peers that a node remembers across restarts: anchors, and the proven peers of its address book.
 
 After a restart, a node knows only the peers that its operator named, and an attacker may offer it all others. So it
 first dials its anchors: peers that it dialled before and that brought it messages. A peer that only dialled this node
 cannot become an anchor, because strangers would then choose the anchors. Bitcoin Core has the same rule.
+
+If bootstrap peers and anchors are gone, the node finds the swarm through the proven peers: those that it dialled with
+success, each at the address that answered.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sapo_node.net.addresses import network_of
@@ -13,8 +17,13 @@ from sapo_node.storage.database import Database
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS anchors (place INTEGER PRIMARY KEY, address TEXT NOT NULL) STRICT"
 
+KNOWN_SCHEMA = "CREATE TABLE IF NOT EXISTS known_peers (place INTEGER PRIMARY KEY, address TEXT NOT NULL) STRICT"
+
 KEPT = 4  # anchors
 PER_NETWORK = 2  # anchors in one network
+KNOWN = 256  # proven peers
+KNOWN_PER_NETWORK = 16
+"""Proven peers in one network: one owner of a network must not fill the book with keys."""
 
 
 class Anchors:
@@ -34,7 +43,7 @@ class Anchors:
         present = [
             f"{peer.addresses[0]}/p2p/{peer.peer_id}" for peer in sorted(useful, key=lambda peer: peer.connected_at)
         ]
-        kept = _spread([*present, *self.addresses])
+        kept = _spread([*present, *self.addresses], KEPT, PER_NETWORK)
         if kept != self.addresses:
             with self._database.transaction():
                 self._database.execute("DELETE FROM anchors")
@@ -42,11 +51,35 @@ class Anchors:
                     self._database.execute("INSERT INTO anchors VALUES (?, ?)", place, address)
 
 
-def _spread(addresses: Sequence[str]) -> tuple[str, ...]:
-    """The first KEPT addresses of different peers, with at most PER_NETWORK in one network."""
+class KnownPeers:
+    """The proven peers in the node's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Full addresses."""
+        return tuple(address for (address,) in self._database.rows("SELECT address FROM known_peers ORDER BY place"))
+
+    def note(self, proven: Sequence[str]) -> None:
+        """Store the proven peers of now. Earlier ones take the places that are left: this node may be offline."""
+        known = self.addresses
+        kept = _spread([*proven, *known], KNOWN, KNOWN_PER_NETWORK)
+        if set(kept) != set(known):
+            with self._database.transaction():
+                self._database.execute("DELETE FROM known_peers")
+                for place, address in enumerate(kept):
+                    self._database.execute("INSERT INTO known_peers VALUES (?, ?)", place, address)
+
+
+def _spread(addresses: Sequence[str], most: int, per_network: int) -> tuple[str, ...]:
+    """The first `most` addresses of different peers, with at most `per_network` in one network."""
     kept: dict[str, str] = {}
+    near: Counter[str] = Counter()
     for address in addresses:
-        near = sum(network_of(other) == network_of(address) for other in kept.values())
-        if len(kept) < KEPT and near < PER_NETWORK:
-            kept.setdefault(address.rpartition("/")[2], address)
+        peer_id, network = address.rpartition("/")[2], network_of(address)
+        if peer_id not in kept and len(kept) < most and near[network] < per_network:
+            kept[peer_id] = address
+            near[network] += 1
     return tuple(kept.values())

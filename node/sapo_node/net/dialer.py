@@ -67,6 +67,16 @@ class Dialer:
         if self._admit(peer_id) and self._book.want(peer_id, addresses, bootstrap=bootstrap, anchor=anchor, by=by):
             self.wake()
 
+    def remember(self, peer_id: str, address: str) -> None:
+        """Add a peer that answered at this address before the restart."""
+        self.want(peer_id, [address])
+        if entry := self._book.get(peer_id):
+            entry.answered = address
+
+    def proven(self) -> tuple[str, ...]:
+        """The full addresses that answered us."""
+        return tuple(f"{entry.answered}/p2p/{entry.peer_id}" for entry in self._book if entry.proven)
+
     def lost(self, peer_id: str) -> None:
         """A connection ended: dial again after a short, random delay."""
         if entry := self._book.get(peer_id):
@@ -183,7 +193,7 @@ class Dialer:
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
                     cause = _short(error)
                 else:
-                    entry.ours = entry.proven = True
+                    entry.ours, entry.answered = True, address
                     entry.due = trio.current_time() + self._delay(0)
                     self._reached(entry)
                     return

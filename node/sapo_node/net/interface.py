@@ -214,6 +214,9 @@ class Network(Acquaintances, Protocol):
             NotRunningError: if the network does not run.
         """
 
+    def proven(self) -> tuple[str, ...]:
+        """The full addresses at which this node dialled peers with success; at most 256."""
+
     async def follow(self, topics: Collection[str]) -> None:
         """From now on follow only these topics, besides those that all peers follow, and look for peers on them.
 

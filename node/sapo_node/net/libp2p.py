@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_node.net import addresses, listening
+from sapo_node.net import addresses, listening, seeds
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.interface import (
@@ -87,13 +87,18 @@ class Libp2pNetwork:
             notify=notify,
             defences=settings.defences,
         )
+        self._seeds = [text for text in settings.bootstrap if seeds.seed_of(text)]
         for text in settings.bootstrap:
+            if text in self._seeds:
+                continue
             bootstrap, address = addresses.parse_dial(text)
             if bootstrap != peer_id:
                 self._dialer.want(bootstrap, [address], bootstrap=True)
         for text in settings.anchors if settings.defences.anchors else ():
             anchor, address = addresses.parse_dial(text)
             self._dialer.want(anchor, [address], anchor=True)
+        for text in settings.known if settings.defences.anchors else ():
+            self._dialer.remember(*addresses.parse_dial(text))
         self._up = trio.Event()  # set while a service runs
         self._stop = trio.Event()
         self._stop.set()
@@ -166,6 +171,8 @@ class Libp2pNetwork:
     async def _seek_peers(self, stop: trio.Event) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._dialer.run)
+            for text in self._seeds:
+                nursery.start_soon(seeds.seek, text, self._dialer.want, self._notify)
             if self._settings.discover:
                 bare = tuple(text.rpartition("/p2p/")[0] for text in self.addresses)
                 nursery.start_soon(discover, Beacon(self._settings.network_id, self.peer_id, bare), self._dialer.want)
@@ -223,6 +230,9 @@ class Libp2pNetwork:
             log.debug("following %d topics failed: %r", len(self._part), error)
         for peer_id in self._dialer.seek_anew(self._shares_topic):
             await self.disconnect(peer_id, "this node now follows other topics, and dialled too many peers")
+
+    def proven(self) -> tuple[str, ...]:
+        return self._dialer.proven()
 
     def _shares_topic(self, peer_id: str) -> bool:
         """Whether a peer follows one of our topics that not all peers follow."""

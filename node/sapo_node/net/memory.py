@@ -292,6 +292,10 @@ class MemoryNetwork:
             for peer, since in sorted(self._connected.items())
         )
 
+    def proven(self) -> tuple[str, ...]:
+        """None: links are drawn when a node joins."""
+        return ()
+
     async def disconnect(self, peer_id: str, why: str) -> None:
         """A peer stays connected if the node still admits it, because links have no state of their own."""
         del peer_id, why

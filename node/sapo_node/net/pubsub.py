@@ -161,8 +161,8 @@ class HardenedPubsub(OneStreamPubsub):
         if not self.router.within_rate(peer_id, rpc):
             await self._expel(peer_id, "too many control messages")
             return
-        # A record only adds addresses. The rest of the RPC counts whatever becomes of it. The function is looked up in its
-        # module, where `patches` has replaced it.
+        # A record only adds addresses. The rest of the RPC counts whatever becomes of it. The function is looked up in
+        # its module, where `patches` has replaced it.
         if not pubsub.maybe_consume_signed_record(rpc, self.host, peer_id):
             self._gossip.offended(str(peer_id), "invalid peer record")
         for message in rpc.publish:

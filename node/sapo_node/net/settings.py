@@ -20,6 +20,8 @@ class NetworkSettings:
     bootstrap: tuple[str, ...] = ()
     anchors: tuple[str, ...] = ()
     """Peers that served this node before its restart. Like `bootstrap`, but a lost anchor is not reported."""
+    known: tuple[str, ...] = ()
+    """Peers that this node dialled before its restart. They are dialled as any peer of the address book."""
     discover: bool = True
     """Whether to find nodes of the same swarm on the LAN and on this machine by mDNS."""
     defences: NetworkDefences = NETWORK_DEFENDED

@@ -76,6 +76,7 @@ class Probe:
     network_id: str = SWARM
     bootstrap: tuple[str, ...] = ()
     anchors: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
     listen: str = LOOPBACK
     announce: tuple[str, ...] = ()
     discover: bool = False
@@ -101,6 +102,7 @@ class Probe:
             announce=self.announce,
             bootstrap=self.bootstrap,
             anchors=self.anchors,
+            known=self.known,
             discover=self.discover,
             defences=self.defences,
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.net.anchors import KEPT, PER_NETWORK, Anchors
+from sapo_node.net.anchors import KEPT, KNOWN, KNOWN_PER_NETWORK, PER_NETWORK, Anchors, KnownPeers
 from sapo_node.net.interface import PeerInfo
 from sapo_node.storage.database import Database
 
@@ -54,3 +54,27 @@ def test_they_survive_the_process(tmp_path: Path) -> None:
     Anchors(database).note([peer(1)])
     database.close()
     assert kept(Anchors(Database(tmp_path / "node.sqlite", SCHEMA))) == ["peer1"]
+
+
+def place(network: int, number: int) -> str:
+    """The full address of a proven peer."""
+    return f"/ip4/10.{network}.0.{number}/tcp/4001/p2p/peer{network}-{number}"
+
+
+def test_the_address_book_is_bounded_on_disk_and_one_network_cannot_fill_it() -> None:
+    known = KnownPeers(Database(None, SCHEMA))
+    known.note([place(network, number) for network in range(20) for number in range(100)])
+    networks = [address.split(".")[1] for address in known.addresses]
+    assert len(networks) == KNOWN
+    assert max(map(networks.count, networks)) == KNOWN_PER_NETWORK
+
+
+def test_an_earlier_proven_peer_stays_and_its_newest_address_counts(tmp_path: Path) -> None:
+    """The book of a node that is offline runs empty."""
+    database = Database(tmp_path / "node.sqlite", SCHEMA)
+    KnownPeers(database).note([place(1, 1), place(2, 2)])
+    KnownPeers(database).note([])
+    KnownPeers(database).note([place(1, 1).replace("4001", "4002")])
+    database.close()
+    known = KnownPeers(Database(tmp_path / "node.sqlite", SCHEMA))
+    assert known.addresses == (place(1, 1).replace("4001", "4002"), place(2, 2))

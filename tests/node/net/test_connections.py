@@ -138,6 +138,18 @@ async def test_an_anchor_is_dialled_by_who_was_told_of_nobody(start: "Start", un
     await until(lambda: one.sees(two) and two.sees(one))
 
 
+async def test_a_restarted_node_whose_bootstrap_is_gone_finds_its_known_peers(start: "Start", until: "Until") -> None:
+    one, bootstrap = await start(1), await start(8)
+    two = await start(2, bootstrap=(one.address, bootstrap.address))
+    await until(lambda: two.sees(one, bootstrap))
+    known = two.network.proven()
+    assert set(known) == {one.address, bootstrap.address}
+    await two.stop()
+    await bootstrap.stop()
+    again = await start(2, bootstrap=(bootstrap.address,), known=known)
+    await until(lambda: again.sees(one))
+
+
 async def test_it_is_counted_who_brought_what_was_accepted(start: "Start", until: "Until") -> None:
     one = await start(1)
     two = await start(2, bootstrap=(one.address,))
@@ -197,6 +209,9 @@ async def test_a_busy_port_is_one_clear_line(start: "Start", probe: "type[Probe]
         "/ip4/300.0.0.1/tcp/4001/p2p/12D3KooWK99VoVxNE7XzyBwXEzW7xhK7Gpv85r9F3V3fyKSUKPH5",
         "/ip4/127.0.0.1/tcp/4001/p2p/QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N",
         "/ip4/127.0.0.1/tcp/4001/p2p/12D3KooWnonsense",
+        "/dnsaddr",
+        "/dnsaddr/example.org/tcp/4001",
+        "/dnsaddr/example.org/p2p/12D3KooWnonsense",
     ],
 )
 def test_a_malformed_bootstrap_is_refused_before_the_start(address: str, probe: "type[Probe]") -> None:

@@ -60,6 +60,21 @@ async def test_the_second_address_is_tried_when_the_first_fails(
     assert world.dialled == [("peer", "a"), ("peer", "b")]
 
 
+async def test_proven_is_the_address_that_answered_and_no_other(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"b"}, linked={"inbound"})
+    book = world.dialer()
+    book.remember("earlier", "gone")
+    book.want("peer", ["a", "b"])
+    book.want("inbound", ["c"])
+    book.want("named", ["d"], by="peer")
+    nursery.start_soon(book.run)
+    await trio.sleep(1)
+    assert book.proven() == ("gone/p2p/earlier", "b/p2p/peer")
+    assert ("earlier", "gone") in world.dialled
+
+
 async def test_a_silent_address_is_left_after_the_deadline(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     world = World(answering={"b"})
     book = world.dialer()
@@ -91,7 +106,7 @@ async def test_a_crowd_that_never_answers_keeps_no_honest_peer_waiting_for_an_ho
     for number in range(address_book.BOOK - 1):
         book.want(f"crowd {number}", [f"silent {number} {each}" for each in range(address_book.ADDRESSES)])
     for entry in book._book:
-        entry.proven = proven
+        entry.answered = entry.addresses[0] if proven else ""
     nursery.start_soon(book.run)
     await trio.sleep(120)
     book.want("honest", ["home"])

@@ -1,6 +1,6 @@
 """Check what a node needs on this machine: `doctor`."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import click
 import trio
 from rich.text import Text
 
+from sapo_node.app.bootstrap import bootstrap_of
 from sapo_node.app.clock_repair import return_to_clock
 from sapo_node.app.config import Config
 from sapo_node.app.state import state_folder
@@ -44,8 +45,10 @@ def doctor(config: Config, *, repair: bool, json_output: bool, **options: Any) -
         _repair(config, passphrase)
     findings: list[Finding] = []
 
+    chosen = config.overridden(options)
+
     async def look() -> None:
-        async for finding in examine(config.overridden(options)):
+        async for finding in examine(replace(chosen, bootstrap=bootstrap_of(chosen))):
             findings.append(finding)
             if not json_output:
                 Terminal().print(_line(finding), soft_wrap=True)
