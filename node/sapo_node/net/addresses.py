@@ -2,7 +2,7 @@
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import trio
 from multiaddr import Multiaddr
@@ -12,6 +12,7 @@ from sapo_protocol.keys import public_key_of
 
 HOST_PROTOCOLS = frozenset({"ip4", "ip6", "dns", "dns4", "dns6"})
 IPV4 = 4
+CLAIMED = 2  # addresses of a peer that it is not connected from, and that count
 _CHARACTERS = 512  # of an address; a name has at most 253 (RFC 1035) and a peer id 52
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound here
 _MAX_PORT = 65_535
@@ -164,6 +165,43 @@ def is_dialable(text: str) -> bool:
     except ValueError:
         return False
     return parts["tcp"] != "0" and not WILDCARDS & set(parts.values())
+
+
+def places_of(told: Iterable[str], sources: Collection[str]) -> tuple[tuple[str, ...], bool]:
+    """The addresses at which a connected peer can be dialled, and whether nothing but the peer's word is behind them.
+
+    `told` are the addresses in its signed record. `sources` are the IP addresses that it is connected from. An address
+    at one of these counts. A name counts as such an IP address, since the node looks up no name that a peer chose. If
+    none is there, the peer's word counts for CLAIMED other IP addresses: peers that are told of them dial each once
+    (spec, decision 0013).
+    """
+    dialable = [text for text in dict.fromkeys(told) if is_dialable(text)]
+    if here := dict.fromkeys(place for text in dialable for place in _at(text, sources)):
+        return tuple(here), False
+    claimed = [text for text in dialable if any(may_be_followed(text, source) for source in sources)]
+    return tuple(claimed[:CLAIMED]), bool(claimed)
+
+
+def _at(text: str, sources: Collection[str]) -> Iterator[str]:
+    """The same address at each of the IP addresses at which it can be."""
+    parts = parts_of(text)
+    kind = next(iter(parts))
+    for source in sources:
+        version = f"ip{ipaddress.ip_address(source).version}"
+        if kind == version and canonical(parts[kind]) == source:
+            yield text
+        elif kind in {"dns", version.replace("ip", "dns")}:
+            yield f"/{version}/{source}/tcp/{parts['tcp']}"
+
+
+def canonical(host: str) -> str:
+    """An IP address in its usual form, an IPv4 address for one that is mapped into IPv6; empty for a name."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def may_be_followed(text: str, met: str) -> bool:

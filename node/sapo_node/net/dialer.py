@@ -77,6 +77,11 @@ class Dialer:
         """The full addresses that answered us."""
         return tuple(f"{entry.answered}/p2p/{entry.peer_id}" for entry in self._book if entry.proven)
 
+    def answered(self, peer_id: str) -> str:
+        """The address at which a peer last answered us; empty if it never did."""
+        entry = self._book.get(peer_id)
+        return entry.answered if entry else ""
+
     def lost(self, peer_id: str) -> None:
         """A connection ended: dial again after a short, random delay."""
         if entry := self._book.get(peer_id):

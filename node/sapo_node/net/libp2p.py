@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CLAIM_SECONDS = 20.0
+"""A peer must be connected for so long before others are told an address that only the peer's word is behind."""
 OFFENDERS = 1024  # peers whose malformed data is counted
 
 
@@ -198,25 +200,33 @@ class Libp2pNetwork:
         return await self._service.ask(peer_id, request)
 
     def introduce(self, by: str, peer_id: str, address: str) -> None:
-        met = self._service.route(by)[0] if self._service is not None else ()
-        if met and addresses.may_be_followed(address, met[0]):
+        sources = self._service.sources(by) if self._service is not None else ()
+        if any(addresses.may_be_followed(address, source) for source in sources):
             self._dialer.want(peer_id, [address], by=by)
 
     def peers(self) -> tuple[PeerInfo, ...]:
         if self._service is None:
             return ()
-        routes = ((peer, since, *self._service.route(peer)) for peer, since in sorted(self._members.items()))
+        members = sorted(self._members.items())
+        known = [(peer, since, self._service.outbound(peer), self._places(peer)) for peer, since in members]
         return tuple(
             PeerInfo(
                 peer,
-                known,
+                () if claimed and trio.current_time() < since + CLAIM_SECONDS else places,
                 outbound=outbound,
                 connected_at=since,
                 follows=self._service.followed_by(peer),
                 brought=self._brought[peer],
             )
-            for peer, since, known, outbound in routes
+            for peer, since, outbound, (places, claimed) in known
         )
+
+    def _places(self, peer_id: str) -> tuple[tuple[str, ...], bool]:
+        """See `Service.places`."""
+        if self._service is None:
+            return (), False
+        answered = self._dialer.answered(peer_id) if self._service.outbound(peer_id) else ""
+        return self._service.places(peer_id, answered)
 
     async def follow(self, topics: Collection[str]) -> None:
         self._part = frozenset(topics)
@@ -283,10 +293,10 @@ class Libp2pNetwork:
     def _joined(self, peer_id: str) -> None:
         if peer_id in self._members or self._service is None:
             return
-        known, _ = self._service.route(peer_id)
+        places, claimed = self._places(peer_id)
         self._members[peer_id] = trio.current_time()
-        if known:
-            self._dialer.want(peer_id, known)
+        if places and not claimed:
+            self._dialer.want(peer_id, places)
         block = "" if self._dialer.is_bootstrap(peer_id) else self._service.block(peer_id)
         self._notify(PeerConnected(peer_id, block))
 

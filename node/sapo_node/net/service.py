@@ -193,30 +193,31 @@ class Service:
         live = (peer for peer, links in self.swarm.connections.items() if any(not link.is_closed for link in links))
         return frozenset(str(peer) for peer in live)
 
-    def route(self, peer_id: str) -> tuple[tuple[str, ...], bool]:
-        """(dialable addresses of a connected peer, whether we dialled it).
+    def outbound(self, peer_id: str) -> bool:
+        """Whether we dialled a connected peer."""
+        links = self.swarm.get_connections(ID.from_string(peer_id))
+        return bool(links) and links[0].direction.name == "OUTBOUND"
 
-        The addresses come from the peer's signed record, which may name any address. So only those at the IP address
-        that the peer is connected from are used.
+    def sources(self, peer_id: str) -> list[str]:
+        """The IP addresses that a peer is connected from."""
+        links = self.swarm.get_connections(ID.from_string(peer_id))
+        return [source for source in dict.fromkeys(map(_source, links)) if source]
+
+    def places(self, peer_id: str, answered: str) -> tuple[tuple[str, ...], bool]:
+        """The addresses at which a connected peer can be dialled, and whether nothing but its word is behind them.
+
+        `answered` is the address at which we dialled it; empty if it dialled us.
         """
         identity = ID.from_string(peer_id)
-        links = self.swarm.get_connections(identity)
-        outbound = bool(links) and links[0].direction.name == "OUTBOUND"
         try:
             known = self.swarm.peerstore.addrs(identity)
         except KeyError:  # the library's error for a peer without a record
             known = []
-        texts = dict.fromkeys(addresses.text_of(address).partition("/p2p/")[0] for address in known)
-        sources = {_source(link) for link in links}
-        anywhere = not self._gossip.defences.records_checked
-        return (
-            tuple(
-                text
-                for text in texts
-                if addresses.is_dialable(text) and (anywhere or addresses.host_of(text) in sources)
-            ),
-            outbound,
-        )
+        record = (addresses.text_of(address).partition("/p2p/")[0] for address in known)
+        texts = [text for text in (answered, *record) if text]
+        if not self._gossip.defences.records_checked:
+            return tuple(text for text in dict.fromkeys(texts) if addresses.is_dialable(text)), False
+        return addresses.places_of(texts, self.sources(peer_id))
 
     def block(self, peer_id: str) -> str:
         """The address block of the Internet in which a connected peer is; empty where it is in none."""
@@ -255,4 +256,4 @@ class Service:
 def _source(link: Any) -> str:
     """The IP address at the other end of a connection; empty if the connection has ended."""
     remote = link.muxed_conn.get_remote_address()
-    return str(remote[0]) if remote else ""
+    return addresses.canonical(str(remote[0])) if remote else ""

@@ -178,3 +178,41 @@ def test_an_address_of_another_machine_is_not_said_to_be_busy() -> None:
 )
 def test_only_an_address_of_the_internet_is_in_a_block_of_one_owner(host: str, block: str) -> None:
     assert addresses.public_block_of(host) == block
+
+
+@pytest.mark.parametrize(
+    ("told", "sources", "places", "claimed"),
+    [
+        (["/ip4/8.8.8.8/tcp/1", "/ip4/9.9.9.9/tcp/1"], ["9.9.9.9"], ["/ip4/9.9.9.9/tcp/1"], False),
+        (["/ip6/2606:4700:0::1/tcp/1"], ["2606:4700::1"], ["/ip6/2606:4700:0::1/tcp/1"], False),
+        (["/dns4/a.example/tcp/1"], ["9.9.9.9"], ["/ip4/9.9.9.9/tcp/1"], False),
+        (["/dns/a.example/tcp/1"], ["2606:4700::1"], ["/ip6/2606:4700::1/tcp/1"], False),
+        (["/dns6/a.example/tcp/1"], ["9.9.9.9"], [], False),
+        (["/dns4/a.example/tcp/0"], ["9.9.9.9"], [], False),
+        (["/ip4/8.8.8.8/tcp/1"], ["9.9.9.9"], ["/ip4/8.8.8.8/tcp/1"], True),
+        (
+            [f"/ip4/8.8.8.{number}/tcp/1" for number in range(1, 9)],
+            ["9.9.9.9"],
+            ["/ip4/8.8.8.1/tcp/1", "/ip4/8.8.8.2/tcp/1"],
+            True,
+        ),
+        (["/ip6/2606:4700::1/tcp/1"], ["9.9.9.9"], ["/ip6/2606:4700::1/tcp/1"], True),
+        (["/ip4/10.0.0.1/tcp/1", "/ip4/127.0.0.1/tcp/1"], ["9.9.9.9"], [], False),
+        (["/ip4/127.0.0.1/tcp/1", "/ip4/9.9.9.9/tcp/1"], ["10.0.0.2"], ["/ip4/9.9.9.9/tcp/1"], True),
+        (["/ip4/8.8.8.8/tcp/1"], [], [], False),
+        (["/ip4/0.0.0.0/tcp/1", "nonsense", ""], ["9.9.9.9"], [], False),
+    ],
+)
+def test_where_a_connected_peer_can_be_dialled(
+    told: list[str], sources: list[str], places: list[str], *, claimed: bool
+) -> None:
+    """Where it is connected from, a name standing for that; else what it claims, unless that is more private."""
+    assert addresses.places_of(told, sources) == (tuple(places), claimed)
+
+
+@pytest.mark.parametrize(
+    ("remote", "source"),
+    [("9.9.9.9", "9.9.9.9"), ("::ffff:9.9.9.9", "9.9.9.9"), ("FE80::1%eth0", "fe80::1"), ("", "")],
+)
+def test_a_peer_is_connected_from_one_address_however_it_is_written(remote: str, source: str) -> None:
+    assert addresses.canonical(remote) == source

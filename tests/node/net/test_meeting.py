@@ -1,8 +1,10 @@
 """Peers that know one address find each other by it, over real libp2p on loopback, and stay when it is gone."""
 
 import pytest
+from tests.node.net.conftest import free_port
 
 from acquainted import answering, asking
+from sapo_node.net import libp2p
 from sapo_protocol import load_manifest
 
 MANIFEST = load_manifest("interop")
@@ -31,6 +33,49 @@ async def test_two_that_know_a_third_meet_through_it_and_stay_when_it_leaves(mem
     await way_in.stop()
     await one.publish(b"without it")
     await until(lambda: b"without it" in other.heard)
+
+
+@pytest.mark.parametrize("kind", ["leaves by another address than it listens on", "announces a name"])
+async def test_peers_meet_through_a_third_although_they_are_connected_from_elsewhere(kind, member, until, monkeypatch):
+    monkeypatch.setattr(libp2p, "CLAIM_SECONDS", 0.0)
+    way_in = await member(1)
+
+    async def joined(number):
+        port = free_port()
+        listen, announce = f"/ip4/127.0.0.{number}/tcp/{port}", ()
+        if "name" in kind:
+            listen, announce = f"/ip4/127.0.0.1/tcp/{port}", (f"/dns4/localhost/tcp/{port}",)
+        return await member(number, bootstrap=(way_in.address,), listen=listen, announce=announce)
+
+    one, other = await joined(2), await joined(3)
+    await until(lambda: way_in.sees(one, other))
+    await asking(MANIFEST, one.network).meet(way_in.network.peer_id)
+    await until(lambda: one.sees(other) and other.sees(one))
+
+
+async def test_an_address_that_a_peer_claims_is_told_nobody_at_first_and_not_dialled_when_the_peer_leaves(
+    member, until, monkeypatch
+):
+    way_in = await member(1)
+    one = await member(2, bootstrap=(way_in.address,), listen="/ip4/127.0.0.2/tcp/0")
+    await until(lambda: way_in.sees(one))
+    assert [peer.addresses for peer in way_in.network.peers()] == [()]
+    monkeypatch.setattr(libp2p, "CLAIM_SECONDS", 0.0)
+    assert [peer.addresses for peer in way_in.network.peers()] == [(one.address.partition("/p2p/")[0],)]
+    assert way_in.network._dialer.wanted() == ()
+
+
+async def test_who_is_known_by_a_name_can_introduce_and_be_an_anchor(member, until):
+    port = free_port()
+    listen, name = f"/ip4/127.0.0.1/tcp/{port}", f"/dns4/localhost/tcp/{port}"
+    way_in = await member(1, listen=listen, announce=(name,))
+    one = await member(2, bootstrap=(f"{name}/p2p/{way_in.network.peer_id}",))
+    await until(lambda: one.sees(way_in))
+    assert [peer.addresses for peer in one.network.peers()] == [(listen,)]
+    other = await member(3, bootstrap=(way_in.address,))
+    await until(lambda: way_in.sees(other))
+    await asking(MANIFEST, one.network).meet(way_in.network.peer_id)
+    await until(lambda: one.sees(other))
 
 
 async def test_a_place_where_nobody_is_costs_one_dial(member, until):
