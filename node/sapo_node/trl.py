@@ -42,7 +42,8 @@ class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         options["callbacks"] = [swarm, *options.get("callbacks", ())]
         super().__init__(model, _reward, settings, rollout_func=swarm.rollout, **options)
         self.swarm = swarm
-        self.thinking = bool((settings.chat_template_kwargs or {}).get("enable_thinking", False))
+        switches = settings.chat_template_kwargs or {}
+        self.thinking = bool(switches.get("enable_thinking", switches.get("thinking", False)))
         """As in a node, a model such as Qwen3 thinks only where it is set to."""
 
     def sample(self, asked: Prompts) -> list[list[Completion]]:

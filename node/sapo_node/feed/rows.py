@@ -72,12 +72,13 @@ def completions_of(
 
     A completion ends with its first end: what an engine wrote behind it, such as padding, is left out. A completion
     over the bound in bytes is cut, and its tokens with it. `ends` are the ids that end a completion, where the model
-    has others than that of the tokenizer. `logprobs` are those with which the engine sampled each token. Where it does
-    not know one of them, none of that completion is sent.
+    has others than that of the tokenizer and those with which the chat template ends an answer. `logprobs` are those
+    with which the engine sampled each token. Where it does not know one of them, none of that completion is sent.
     """
-    decode = partial(decoded, tokenizer, specials_of(tokenizer))
+    ends = answer_end_first([tokenizer.eos_token_id, *ends], tokenizer)
+    decode = partial(decoded, tokenizer, specials_of(tokenizer, ends))
     parts = zip(sampled, logprobs or [()] * len(sampled), strict=True)
-    found = [_completion(*part, asked.max_bytes, decode, {tokenizer.eos_token_id, *ends}) for part in parts]
+    found = [_completion(*part, asked.max_bytes, decode, ends) for part in parts]
     size = asked.completions
     return [found[first : first + size] for first in range(0, len(found), size)]
 
@@ -100,8 +101,8 @@ def rows_of(
     completion is left out. Without `logprobs` the two filters that need probabilities do not run, and nothing else
     stops what they stop.
     """
-    end, *_ = answer_end_first([tokenizer.eos_token_id, *ends], tokenizer)
-    of_tokenizer = tokenizer, specials_of(tokenizer), end, lead_of(tokenizer)
+    ends = answer_end_first([tokenizer.eos_token_id, *ends], tokenizer)
+    of_tokenizer = tokenizer, specials_of(tokenizer, ends), ends[0], lead_of(tokenizer)
     reader = _Reader(batch, *of_tokenizer, max_tokens, context, logprobs, thinking)
     return [row for group in batch.groups for row in reader.rows(group)]
 

@@ -1,16 +1,16 @@
 """Between text and tokens, for every fast tokenizer of transformers.
 
 Rules:
-- The learner and the client of the feed read a prompt as the same tokens: with the chat template of the model, with one
-  that has no system role, and without a template.
+- The learner and the client of the feed read a prompt as the same tokens, with a chat template or without.
+- Each message of a prompt is in the text that the chat template makes of it, unchanged. Else the prompt is refused.
 - The same prompt has the same tokens on every day.
 - Every error of a tokenizer is Unreadable, and every error of a chat template is TemplateFailed.
 - This imports no library of the learner: the client of the feed is light.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -57,7 +57,9 @@ def prompt_tokens(chat: Chat, tokenizer: Any, *, ends: Collection[int], thinking
     `ends` are the ids that end a text. Raises TemplateFailed or Unreadable.
     """
     if tokenizer.chat_template:
-        return encoded(tokenizer, _rendered(chat, tokenizer, thinking=thinking), add_special_tokens=False)
+        return encoded(
+            tokenizer, _Template.of(tokenizer, chat, thinking=thinking).prompt(chat), add_special_tokens=False
+        )
     ids = encoded(tokenizer, "".join(map(_line, chat)), add_special_tokens=True)
     # Some tokenizers add an end token to every text. The model is to continue this text, so remove it.
     return ids[:-1] if ids and ids[-1] in ends else ids
@@ -68,18 +70,28 @@ def begins_to_think(tokenizer: Any, *, thinking: bool) -> bool:
     if not tokenizer.chat_template:
         return False
     try:
-        prompt = _rendered(chat_of(Prompt("?")), tokenizer, thinking=thinking)
+        prompt = _Template.of(tokenizer, _ASKED, thinking=thinking).prompt(_ASKED)
     except TemplateFailed:
         return False
     return prompt.rfind(THINK) > prompt.rfind(THOUGHT)
 
 
-def answer_end_first(ends: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
-    """Return the ids that end a text, each once: first that with which the chat template ends an answer.
+def has_switch(tokenizer: Any) -> bool:
+    """Return whether the chat template writes another prompt for a model that is to think. Raises TemplateFailed."""
+    if not tokenizer.chat_template:
+        return False
+    silent, thinking = (_Template.of(tokenizer, _ASKED, thinking=each).prompt(_ASKED) for each in (False, True))
+    return silent != thinking
 
-    Gemma 3 and Phi end a turn with another token than a text.
+
+def answer_end_first(ends: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
+    """Return the ids that end a completion, each once: first those with which the chat template ends a turn of the
+    assistant, then `ends`, those of a text.
+
+    Gemma 3 and Phi end a turn with another token than a text. That of the base models of Qwen2.5 is not in their
+    settings.
     """
-    return tuple(dict.fromkeys([*_end_of_answer(tokenizer, ends), *ends]))
+    return tuple(dict.fromkeys([*_ends_of_turn(tokenizer, ends), *ends]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +158,14 @@ def within(tokens: Sequence[int], max_bytes: int, decode: Decode) -> tuple[Seque
     return tokens, text
 
 
-def specials_of(tokenizer: Any) -> frozenset[int]:
+def specials_of(tokenizer: Any, ends: Collection[int]) -> frozenset[int]:
     """Return the ids of the special tokens without those of thinking.
 
     A tokenizer adds tokens that are not special, too: `<think>` of Qwen3 is text that the model must be able to write.
+    One of the `ends` that was added is special, whatever the tokenizer calls it.
     """
     added = tokenizer.added_tokens_decoder.items()
-    special = {token for token, entry in added if entry.special} | set(tokenizer.all_special_ids)
+    special = {token for token, entry in added if entry.special or token in ends} | set(tokenizer.all_special_ids)
     return frozenset(special - {token for token, entry in added if entry.content in THINKING})
 
 
@@ -171,28 +184,112 @@ def tokenizing() -> Iterator[None]:
         raise Unreadable(f"the tokenizer cannot read a text: {line_of(error)}") from error
 
 
-def _rendered(chat: Chat, tokenizer: Any, *, thinking: bool) -> str:
-    """Return a prompt as the text that the chat template makes of it."""
-    try:
-        template = tokenizer.get_chat_template()
-        render = partial(
-            tokenizer.apply_chat_template,
-            chat_template=_FIXED_DATE + template if "strftime_now" in template else template,
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=thinking,
-        )
+def _as_it_is(chat: Chat) -> Chat:
+    return chat
+
+
+def _system_in_user(chat: Chat) -> Chat:
+    """For a template that has no system role."""
+    system, first, *others = chat
+    return [{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *others]
+
+
+def _in_one_turn(chat: Chat) -> Chat:
+    """For a template that leaves out earlier turns: they stand before the prompt as in a text without template."""
+    return [{"role": "user", "content": "".join(map(_line, chat)).strip()}]
+
+
+_WAYS = (_as_it_is, _system_in_user, _in_one_turn)
+"""The messages that a template gets. The first way that brings every message into the prompt is used."""
+_NAMES = {"system": "the system text", "user": "the text of the user", "assistant": "the worked examples"}
+
+
+def _mark(number: int) -> str:
+    """Return the text of a message with signs that a template could escape, and letters that it could make small."""
+    return f"Text {number}: \"<b>\" & 'c'\n{{d}} é"
+
+
+_ASKED = chat_of(Prompt("?"))
+_ANSWER = {"role": "assistant", "content": _mark(10)}
+_MARKED = [{"role": role, "content": _mark(number)} for number, role in enumerate(("system", "user"))]
+_AGAIN = {"role": "user", "content": _mark(11)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """The chat template of a tokenizer, and the form in which it takes messages."""
+
+    tokenizer: Any
+    thinking: bool
+    way: Callable[[Chat], Chat] = _as_it_is
+    in_parts: bool = False
+    """Whether the content of a message is a list of parts, as for models that also read images."""
+    header: str = ""
+    """Where an answer begins: the header of its turn, if the template writes none behind a prompt."""
+
+    @classmethod
+    def of(cls, tokenizer: Any, chat: Chat, *, thinking: bool = False) -> "_Template":
+        """Return the template in the first form that brings each message of such a chat into the prompt, unchanged.
+
+        Raises TemplateFailed if there is none.
+        """
+        marked = [{**message, "content": _mark(number)} for number, message in enumerate(chat)]
+        found: TemplateFailed | None = None
+        for way in _WAYS:
+            for in_parts in (False, True):
+                template = cls(tokenizer, thinking, way, in_parts)
+                try:
+                    text = template.write(marked)
+                except TemplateFailed as error:
+                    found = found or error
+                    continue
+                if missing := [message["role"] for message in marked if message["content"] not in text]:
+                    found = found or TemplateFailed(
+                        f"the chat template leaves out {_NAMES[missing[0]]}, or changes it; correct the template, or "
+                        "remove it from a copy of the folder: prompts are then plain text"
+                    )
+                    continue
+                return replace(template, header=template.header_behind(text, marked))
+        assert found
+        raise found
+
+    def prompt(self, chat: Chat) -> str:
+        """Return a prompt as text. Raises TemplateFailed."""
+        text = self.write(chat) + self.header
+        if len(text) > MAX_PROMPT_CHARACTERS:
+            raise TemplateFailed(f"the chat template makes {len(text)} characters of one prompt")
+        return text
+
+    def header_behind(self, prompt: str, chat: Chat) -> str:
+        """Return what the template writes between a prompt and an answer, if it always ends a prompt alike."""
+        if self.way is _in_one_turn or prompt != self.write(chat, asks=False):
+            return ""
         try:
-            text: str = render(chat)
-        except Exception:  # noqa: BLE001 - a template is a program, which may raise any error
-            # Some templates have no system role.
-            system, first, *others = chat
-            text = render([{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *others])
-    except Exception as error:
-        raise TemplateFailed(f"the chat template fails: {line_of(error)}") from error
-    if len(text) > MAX_PROMPT_CHARACTERS:
-        raise TemplateFailed(f"the chat template makes {len(text)} characters of one prompt")
-    return text
+            answered = self.write([*chat, _ANSWER], asks=False)
+        except TemplateFailed:  # it takes no answer
+            return ""
+        begun, answer, _ = answered.partition(_ANSWER["content"])
+        header = begun.removeprefix(prompt)
+        return header if answer and header != begun and header.strip() else ""
+
+    def write(self, chat: Chat, *, asks: bool = True) -> str:
+        """Return the text of a chat, which `asks` for an answer or has it. Raises TemplateFailed."""
+        messages: Sequence[dict[str, Any]] = self.way(chat)
+        if self.in_parts:
+            messages = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
+        try:
+            template = self.tokenizer.get_chat_template()
+            text: str = self.tokenizer.apply_chat_template(
+                messages,
+                chat_template=_FIXED_DATE + template if "strftime_now" in template else template,
+                tokenize=False,
+                add_generation_prompt=asks,
+                enable_thinking=self.thinking,  # Qwen3
+                thinking=self.thinking,  # Granite 3.2, DeepSeek V3.1
+            )
+        except Exception as error:  # a template is a program, which may raise any error
+            raise TemplateFailed(f"the chat template fails: {line_of(error)}") from error
+        return text
 
 
 def _before(tokenizer: Any) -> str:
@@ -200,26 +297,51 @@ def _before(tokenizer: Any) -> str:
     if not tokenizer.chat_template:
         return _line({"role": "user", "content": "?"})
     prompt, worked = (
-        _rendered(chat_of(Prompt("?", examples)), tokenizer, thinking=False) for examples in ((), (Example("?", "!"),))
+        _Template.of(tokenizer, chat).prompt(chat)
+        for chat in (chat_of(Prompt("?", examples)) for examples in ((), (Example("?", "!"),)))
     )
     return f"{prompt} " if worked.startswith(f"{prompt} !") else prompt
 
 
-def _end_of_answer(tokenizer: Any, ends: Collection[int]) -> list[int]:
-    """Return the first of the ends behind a worked example in a prompt, if the chat template writes one."""
+def _ends_of_turn(tokenizer: Any, ends: Collection[int]) -> Iterator[int]:
+    """Yield the token with which the chat template ends the last turn of the assistant, and the one with which it ends
+    a turn before another of the user, if it writes such tokens.
+    """
     if not tokenizer.chat_template:
-        return []
-    try:
-        with_turn, without = (
-            prompt_tokens(chat_of(Prompt("?", examples)), tokenizer, ends=ends)
-            for examples in ((Example("?", "!"),), ())
+        return
+    with suppress(TemplateFailed, Unreadable):
+        template = _Template.of(tokenizer, _MARKED)
+        if template.header or template.write(_MARKED) != template.write(_MARKED, asks=False):
+            text = template.write([*_MARKED, _ANSWER], asks=False)
+            yield from _added(tokenizer, text.rpartition(_ANSWER["content"])[2])[:1]
+    with suppress(TemplateFailed, Unreadable):
+        chat = [*_MARKED, _ANSWER, _AGAIN]
+        template = _Template.of(tokenizer, chat)
+        if template.way is _in_one_turn:
+            return
+        behind = template.write(chat).partition(_ANSWER["content"])[2].partition(_AGAIN["content"])[0]
+        # If the template ends no turn, the first token behind the answer begins the turn of the user.
+        yield from (
+            token for token in _added(tokenizer, behind)[:1] if token in ends or token != _begin_of_turn(template)
         )
+
+
+def _begin_of_turn(template: _Template) -> int | None:
+    """Return the last added token before the text of a user who speaks first."""
+    try:
+        text = replace(template, way=_as_it_is).write([_AGAIN])
+        return next(reversed(_added(template.tokenizer, text.partition(_AGAIN["content"])[0])), None)
     except (TemplateFailed, Unreadable):
-        return []
-    # The ends of the turns before the answer are in both prompts; the next one is that of the answer.
-    added = [token for token in with_turn if token in ends]
-    kept = [token for token in without if token in ends]
-    return added[len(kept) :][:1]
+        return None
+
+
+def _added(tokenizer: Any, text: str) -> list[int]:
+    """Return those tokens of a text that were added to the vocabulary, special or not, without those of spaces and of
+    thinking.
+    """
+    known = {token: entry.content for token, entry in tokenizer.added_tokens_decoder.items()}
+    ids = encoded(tokenizer, text, add_special_tokens=False)
+    return [token for token in ids if known.get(token, "").strip() and known[token] not in THINKING]
 
 
 def _line(message: dict[str, str]) -> str:

@@ -34,6 +34,7 @@ from sapo_node.learner.encoding import (
     begins_to_think,
     completion_tokens,
     decoded,
+    has_switch,
     lead_of,
     prompt_tokens,
     specials_of,
@@ -253,8 +254,14 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
         raise ModelError(
             "the tokenizer names no end-of-text token of the model; set eos_token in tokenizer_config.json"
         )
+    thinks = begins_to_think(tokenizer, thinking=policy.thinking)
+    if policy.thinking and not (thinks or has_switch(tokenizer)):
+        raise ModelError(
+            f"--thinking changes no prompt of {policy.name}: its chat template has no switch `enable_thinking` or "
+            "`thinking`; leave out --thinking"
+        )
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id in known else ends[0]
-    specials = specials_of(tokenizer)
+    specials = specials_of(tokenizer, ends)
     texts = set(tokenizer.get_vocab().values()).difference(specials)
     forbidden = torch.tensor(sorted(set(known).difference(texts, ends)), dtype=torch.long)
     return replace(
@@ -266,7 +273,7 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
         forbidden=forbidden,
         closing=closing_of(tokenizer),
         lead=lead_of(tokenizer),
-        thinks=begins_to_think(tokenizer, thinking=policy.thinking),
+        thinks=thinks,
     )
 
 

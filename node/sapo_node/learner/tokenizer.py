@@ -31,8 +31,8 @@ def closing_of(tokenizer: Any) -> frozenset[int]:
 
 
 def ends_of(model: Any, tokenizer: Any) -> Sequence[int]:
-    """Return the ids that end a text: first that which ends an answer in the chat template, then that of the tokenizer,
-    then those of the model's generation settings.
+    """Return the ids that end a completion: first those that end an answer in the chat template, then that of the
+    tokenizer, then those of the model's generation settings.
     """
     configured = model.generation_config.eos_token_id if model.generation_config is not None else None
     listed = configured if isinstance(configured, list) else [configured]

@@ -163,15 +163,32 @@ def test_what_an_engine_writes_behind_the_end_is_no_part_of_a_completion(tokeniz
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<turn>{% endfor %}<assistant>"
 
 
+@pytest.fixture(params=[[], ["<turn>"]], ids=["end of a turn in no setting", "end of a turn in the settings"])
+def with_turns(request, tmp_path):
+    """`with_turns(template)`: a tokenizer with a token `<turn>`, and the ends that the model's settings name."""
+
+    def with_turns(template):
+        write_tokenizer(tmp_path, template)
+        tokenizer = load_tokenizer(tmp_path)
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>"]})
+        return tokenizer, tokenizer.convert_tokens_to_ids(request.param)
+
+    return with_turns
+
+
 @pytest.mark.parametrize(("template", "taught"), [(TURNS, "<turn>"), (TEMPLATE, "<eos>"), (None, "<eos>")], ids=str)
-def test_a_completion_of_a_peer_is_taught_the_end_that_the_chat_template_writes(tmp_path, template, taught):
+def test_a_completion_of_a_peer_is_taught_the_end_that_the_chat_template_writes(with_turns, template, taught):
     """As in Gemma 3 and Phi, where a turn ends with another token than a text."""
-    write_tokenizer(tmp_path, template)
-    tokenizer = load_tokenizer(tmp_path)
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>"]})
-    turn = tokenizer.convert_tokens_to_ids("<turn>")
-    [row] = rows_of(batch(graded(CORRECT, 1.0)), tokenizer, max_tokens=128, ends=[turn])
+    tokenizer, ends = with_turns(template)
+    [row] = rows_of(batch(graded(CORRECT, 1.0)), tokenizer, max_tokens=128, ends=ends)
     assert row.completion[-1] == tokenizer.convert_tokens_to_ids(taught)
+
+
+def test_a_completion_of_this_trainer_ends_with_the_end_that_the_chat_template_writes(with_turns):
+    tokenizer, ends = with_turns(TURNS)
+    ids = tokenizer("4<turn>x", add_special_tokens=False)["input_ids"]
+    [[completion]] = completions_of(Prompts("p", (CHAT,), 1, 64, 1024), [ids], tokenizer, ends=ends)
+    assert (completion.text, completion.finish) == ("4", "stop")
 
 
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TEMPLATE
@@ -179,8 +196,11 @@ ASKS_FOR_DATE = "{{ strftime_now('%d %b %Y %H:%M:%S') }}" + TEMPLATE
 THINKS = TEMPLATE + "{% if not enable_thinking %}</think>{% endif %}"
 
 
-@pytest.mark.parametrize("thinking", [False, True])
-@pytest.mark.parametrize("template", [TEMPLATE, NO_SYSTEM, ASKS_FOR_DATE, THINKS, None], ids=str)
+@pytest.mark.parametrize(
+    ("template", "thinking"),
+    [*((each, False) for each in (TEMPLATE, NO_SYSTEM, ASKS_FOR_DATE, THINKS, None)), (THINKS, True)],
+    ids=str,
+)
 def test_a_trainer_and_the_learner_read_a_prompt_as_the_same_tokens(template, thinking, tmp_path):
     write_model(tmp_path, "llama")
     write_tokenizer(tmp_path, template)
