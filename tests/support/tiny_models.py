@@ -18,6 +18,8 @@ from transformers import (
     Gemma3ForCausalLM,
     Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
+    GitConfig,
+    GitForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     GPTNeoConfig,
@@ -32,6 +34,8 @@ from transformers import (
     Lfm2ForCausalLM,
     Lfm2MoeConfig,
     Lfm2MoeForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     Mamba2Config,
@@ -42,8 +46,12 @@ from transformers import (
     MixtralForCausalLM,
     OlmoHybridConfig,
     OlmoHybridForCausalLM,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
     PhiConfig,
     PhiForCausalLM,
+    PhimoeConfig,
+    PhimoeForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3_5ForCausalLM,
@@ -171,6 +179,20 @@ UNKNOWN_FAMILIES = {
     ),
 }
 """Recurrent models that it cannot train."""
+MISFITS = {
+    "openai-gpt": lambda: OpenAIGPTLMHeadModel(
+        OpenAIGPTConfig(n_embd=16, n_layer=2, n_head=2, vocab_size=300, n_positions=512)
+    ),
+    "git": lambda: GitForCausalLM(GitConfig(**SHAPE, initializer_range=0.5, vision_config=VISION)),
+}
+"""Models that transformers gives no cache, or one that takes cached text for an image."""
+ROUTED = {
+    "llama4": lambda: Llama4ForCausalLM(
+        Llama4TextConfig(**SHAPE, num_key_value_heads=1, head_dim=8, num_local_experts=2, intermediate_size_mlp=32)
+    ),
+    "phimoe": lambda: PhimoeForCausalLM(PhimoeConfig(**SHAPE, num_key_value_heads=1, num_local_experts=2)),
+}
+"""Mixtures of experts whose routers are linear modules that return two values."""
 ENCODER = "bert"
 """transformers reads it as a decoder, which it is not."""
 MIXTURE = "mixtral"
@@ -189,7 +211,15 @@ def _encoder() -> BertLMHeadModel:
 def write_model(folder: Path, family: str) -> Path:
     """Weights and a byte-level tokenizer, the same each time."""
     torch.manual_seed(0)
-    families = {**FAMILIES, **RECURRENT_FAMILIES, **UNKNOWN_FAMILIES, MIXTURE: _mixture, ENCODER: _encoder}
+    families = {
+        **FAMILIES,
+        **RECURRENT_FAMILIES,
+        **UNKNOWN_FAMILIES,
+        **MISFITS,
+        **ROUTED,
+        MIXTURE: _mixture,
+        ENCODER: _encoder,
+    }
     made = families[family]()
     made.save_pretrained(folder)
     write_tokenizer(folder)

@@ -48,7 +48,6 @@ class _Row(Draft):
     """In its lane."""
 
 
-@torch.no_grad()
 def generate(
     policy: Policy, request: GenerateRequest, max_completion_bytes: int, *, opening: str = ""
 ) -> list[tuple[Sampled, ...]]:
@@ -56,7 +55,14 @@ def generate(
 
     With an `opening`, the model continues prompt and opening. The completions do not contain the opening.
     """
-    prompts = prompts_of(policy, request, opening=opening)
+    return sample(policy, prompts_of(policy, request, opening=opening), request, max_completion_bytes)
+
+
+@torch.no_grad()
+def sample(
+    policy: Policy, prompts: Sequence[Tokens], request: GenerateRequest, max_completion_bytes: int
+) -> list[tuple[Sampled, ...]]:
+    """Sample the completions of prompts that are tokens already, instead of those in the request."""
     generator = torch.Generator(device=policy.device).manual_seed(request.seed)
     longest = max((len(prompt) for prompt in prompts), default=0) + request.max_tokens
     at_once = max(1, policy.at_once.rows(longest, policy.vocabulary) // request.completions)

@@ -93,12 +93,27 @@ def _with_adapters(model: Any, options: LearnerOptions) -> Any:
         lora_alpha=2 * options.lora,
         lora_dropout=0.0,
         target_modules=_adapted(model, options.lora_layers),
-        # peft refuses a model of Falcon-H1 with adapters here, because of a kernel that would pass them over.
-        exclude_modules=r".*\.out_proj" if model.config.model_type == "falcon_h1" else None,
+        exclude_modules=_without_adapters(model) or None,
         task_type="CAUSAL_LM",
     )
     # The trainer holds what it updates in fp32, so the adapters compute in the format of the model.
     return get_peft_model(model, config, autocast_adapter_dtype=False)
+
+
+def _without_adapters(model: Any) -> list[str]:
+    """Return the linear modules that can have no adapter, by name."""
+    if model.config.model_type == "falcon_h1":
+        return ["out_proj"]  # peft refuses adapters there, because of a kernel that would pass them over
+    # The routers of Llama 4 and of PhiMoE are linear modules, and choose experts in the same call.
+    return [name for name, module in model.named_modules() if isinstance(module, nn.Linear) and not _is_linear(module)]
+
+
+def _is_linear(module: nn.Linear) -> bool:
+    """Return whether the module is a matrix product and nothing else. That of Falcon is, in a class of its own."""
+    if type(module) is nn.Linear:
+        return True
+    output = module(module.weight.new_zeros(2, module.in_features))
+    return isinstance(output, torch.Tensor) and output.shape == (2, module.out_features)
 
 
 def _adapted(model: Any, top_layers: int) -> list[str] | str:

@@ -34,6 +34,7 @@ from sapo_node.learner.model import load, require_room
 from sapo_node.learner.probe import require_readable
 from sapo_node.learner.server.generation import server_of
 from sapo_node.learner.trainer import Trainer
+from sapo_node.learner.trial import require_trainable
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_protocol.errors import LocalError
 
@@ -53,9 +54,12 @@ class Service:
         self._server = server_of(options)
         require_readable(options)
         require_room(options)
-        # The packaged policy fits anywhere, and the estimate takes longer than loading it.
+        # The packaged policy fits anywhere, and the estimate takes longer than loading it. It needs no trial either.
         self._memory = None if options.model == "seed" else require_memory(options)
-        self._trainer = Trainer(load(options), options)
+        policy = load(options)
+        if options.model != "seed":
+            require_trainable(policy)
+        self._trainer = Trainer(policy, options)
         self._fallback: str | None = None
         self._told: set[type[PromptRefused]] = set()
         """Of which kinds of refused prompts a notice told."""
