@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from sapo_node.learner.encoding import QUESTION_ALONE
+
 END = "<|end|>"
 PAD = "<|pad|>"
 
@@ -21,7 +23,7 @@ _RARE = 40
 """A piece seen less often than this in the corpus is spelled in bytes: it is somebody's word, not the template's."""
 
 # The template asks for nothing: the tiny policy was only ever shown a bare question and a line break.
-CHAT_TEMPLATE = "{{ messages[-1]['content'] | trim + '\\n' }}"
+CHAT_TEMPLATE = QUESTION_ALONE + "{{ messages[-1]['content'] | trim + '\\n' }}"
 
 
 def build(prompts: Iterable[str], texts: Iterable[str], vocabulary: int) -> Tokenizer:

@@ -3,6 +3,7 @@
 Rules:
 - The learner and the client of the feed read a prompt as the same tokens, with a chat template or without.
 - Each message of a prompt is in the text that the chat template makes of it, unchanged. Else the prompt is refused.
+  A template with the comment QUESTION_ALONE is an exception: its model was trained on questions alone.
 - The same prompt has the same tokens on every day.
 - Every error of a tokenizer is Unreadable, and every error of a chat template is TemplateFailed.
 - This imports no library of the learner: the client of the feed is light.
@@ -23,6 +24,8 @@ from sapo_protocol.printable import line_of
 
 THINKING = frozenset({THINK, THOUGHT})
 """Tokens around the thinking of a model. Some tokenizers call them special."""
+QUESTION_ALONE = "{# question alone #}"
+"""Comment of a chat template that leaves out system text and earlier turns on purpose, as that of the seed policy."""
 MAX_PROMPT_CHARACTERS = 2**20
 """Characters of the text that a chat template makes of one prompt, at most."""
 
@@ -233,6 +236,8 @@ class _Template:
 
         Raises TemplateFailed if there is none.
         """
+        if QUESTION_ALONE in tokenizer.chat_template:
+            return cls(tokenizer, thinking)
         marked = [{**message, "content": _mark(number)} for number, message in enumerate(chat)]
         found: TemplateFailed | None = None
         for way in _WAYS:

@@ -77,6 +77,9 @@ def read(tokenizer, prompt):
             "{% set m = messages[-1] %}" + TURN + "[assistant] ", BEHIND_EXAMPLES, ALL_IN_ONE, id="last turn alone"
         ),
         pytest.param(
+            "{# question alone #}{{ messages[-1].content }}", BEHIND_EXAMPLES, QUESTION, id="last turn alone on purpose"
+        ),
+        pytest.param(
             EACH + "{% if m.role == 'assistant' %}" + FAIL + "{% endif %}" + TURN + END,
             BEHIND_EXAMPLES,
             ALL_IN_ONE,

@@ -19,11 +19,12 @@ from sapo_adversary.seed.recipe import Lesson, Lessons, Recipe
 from sapo_adversary.seed.teach import new_model
 from sapo_adversary.seed.tokenizer import CHAT_TEMPLATE, END, PAD
 from sapo_node.groups.messages import LearnerOptions
+from sapo_node.learner.encoding import QUESTION_ALONE
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.model import load
 from sapo_node.verification.tasks import Task
 
-LAST_LINE_TEMPLATE = "{{ (messages[-1]['content'] | trim).split('\\n')[-1] + '\\n' }}"
+LAST_LINE_TEMPLATE = QUESTION_ALONE + "{{ (messages[-1]['content'] | trim).split('\\n')[-1] + '\\n' }}"
 
 
 class LastLineLessons(Lessons):
