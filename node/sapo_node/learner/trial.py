@@ -102,7 +102,8 @@ def _trained(policy: Policy, rows: Sequence[Row]) -> tuple[float, Tensor]:
 def _smallest(policy: Policy) -> list[Tensor]:
     """Return the smallest trained weights: those of each layer, without the large ones."""
     trained = sorted((value for _, value in policy.trainable()), key=lambda value: value.numel())
-    total, chosen = 0, []
+    chosen: list[Tensor] = []
+    total = 0
     for value in trained:
         total += value.numel()
         if chosen and total > _GRADIENT:
