@@ -349,6 +349,7 @@ eval --key missing.key                      | 1 | no key file missing.key
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
 export place                                | 1 | place exists & name a new folder
+export new/x --adapter-only --push somebody/x | 1 | a folder of this machine & leave out --adapter-only & --push
 export new/x --state missing                | 1 | {no-state} missing & sapo-node start
 export new/x --lora nope                    | 2 | --lora & 'nope' is neither a whole number nor `auto`
 export new/x --lora-layers 2000             | 1 | lora_layers is 2000 & from 0 to 1024

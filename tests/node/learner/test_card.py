@@ -46,6 +46,12 @@ def test_adapters_are_an_adapter_of_their_base():
     assert (found["library_name"], found["base_model_relation"]) == ("peft", "adapter")
 
 
+def test_the_card_loads_adapters_with_the_base_that_they_name():
+    card = model_card(replace(FACTS, base="mine"), replace(WEIGHTS, adapter_only=True))
+    assert 'model = AutoPeftModelForCausalLM.from_pretrained(".")' in card
+    assert "AutoModelForCausalLM" not in card.replace("AutoPeftModelForCausalLM", "")
+
+
 def test_a_base_that_the_hub_does_not_know_is_no_link():
     assert "base_model" not in front_matter(replace(FACTS, base="mine"))
 

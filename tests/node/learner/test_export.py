@@ -1,9 +1,11 @@
 """What a node has learnt, as a folder that anybody loads."""
 
 import json
+import os
 import re
 import resource
 import shutil
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import AutoPeftModelForCausalLM
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen2Tokenizer
 
@@ -271,19 +273,53 @@ def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, option
 def test_adapters_alone_give_the_base_model_what_the_node_learnt(tmp_path, ways):
     trainer, options = ways["adapters"]
     assert exported(options, tmp_path / "out", adapter_only=True) == Exported(2)
-    settings = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
-    assert settings["base_model_name_or_path"] == FACTS.base
     assert not (tmp_path / "out" / "model.safetensors").exists()
-    base = AutoModelForCausalLM.from_pretrained(POLICY_DIR, dtype=torch.float32)
     tokens = torch.tensor([trainer.policy.prompt_tokens(Prompt(QUESTION))])
-    before = logits(base, tokens)
-    model = PeftModel.from_pretrained(base, tmp_path / "out")
+    before = logits(AutoModelForCausalLM.from_pretrained(POLICY_DIR, dtype=torch.float32), tokens)
+    model = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
     with trainer.averaged():
         expected = logits(trainer.policy.model, tokens)
     torch.testing.assert_close(logits(model, tokens), expected, atol=1e-4, rtol=1e-4)
     assert not torch.allclose(before, expected, atol=1e-3)
     loaded = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert loaded(QUESTION)["input_ids"] == trainer.policy.tokenizer(QUESTION)["input_ids"]
+
+
+def test_adapters_name_a_model_of_the_hub_by_its_name_there(tmp_path, monkeypatch):
+    """peft would name the folder in the cache of this machine."""
+    cache = tmp_path / "hub" / "models--somebody--tiny"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs" / "main").write_text("1" * 40)
+    write_model(cache / "snapshots" / ("1" * 40), "llama")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    _, options = learnt(tmp_path / "checkpoints", model="somebody/tiny", lora=2)
+    exported(options, tmp_path / "out", adapter_only=True)
+    assert base_of(tmp_path / "out") == "somebody/tiny"
+
+
+def test_adapters_name_a_folder_by_its_whole_path(tmp_path, monkeypatch):
+    write_model(tmp_path / "tiny", "llama")
+    monkeypatch.chdir(tmp_path)
+    _, options = learnt(tmp_path / "checkpoints", model="./tiny", lora=2)
+    exported(options, tmp_path / "out", adapter_only=True)
+    assert base_of(tmp_path / "out") == str(tmp_path / "tiny")
+
+
+def base_of(folder):
+    return json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640)], ids=oct)
+@pytest.mark.parametrize("adapter_only", [False, True])
+def test_whoever_may_read_one_file_of_an_export_may_read_all(tmp_path, ways, adapter_only, mask, mode):
+    before = os.umask(mask)
+    try:
+        exported(ways["adapters"][1], tmp_path / "out", adapter_only=adapter_only)
+    finally:
+        os.umask(before)
+    assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "out").iterdir()} == {
+        file.name: mode for file in (tmp_path / "out").iterdir()
+    }
 
 
 def test_a_node_without_adapters_has_none_to_export(tmp_path, options):

@@ -19,10 +19,11 @@ from sapo_node.cli.commands.options import as_json, configured, fetch_model, pol
 from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.evaluation import evaluate
 from sapo_node.cli.terminal import Terminal, say, say_json
+from sapo_node.groups.model_name import is_hub_name
 from sapo_node.groups.stats import LEVEL, Interval
 from sapo_node.learner.export_client import ExportRequest, run_export
 from sapo_node.training.evaluation import HeldOut
-from sapo_protocol import load_manifest
+from sapo_protocol import LocalError, load_manifest
 
 _BAR = 20
 """Characters from 0 to 1 in the bars of `eval`."""
@@ -110,6 +111,11 @@ def export(
     config = replace(config, device="cpu")
     with reading(folder) as database:
         facts = card_facts(config, manifest, database)
+    if repository and not merge and not is_hub_name(config.model):
+        raise LocalError(
+            f"nobody else could use these adapters: their base model, {config.model_label}, is a folder of this "
+            "machine; leave out --adapter-only to upload the whole model, or leave out --push"
+        )
     asked = learner_options(config, manifest, folder)
     # Imported here: it takes half a second, which `eval` does not need to wait.
     from sapo_node.learner.folder import require_new_folder  # noqa: PLC0415
