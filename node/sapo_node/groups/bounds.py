@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from sapo_node.groups.ranges import Count, LogProb, TextLogProb
+
 MIN_TOKEN_PROB = 1e-3
 """Least probability of each token before the answer, where this policy writes no less probable ones itself."""
 MIN_TEXT_PROB = 1e-9
@@ -14,9 +16,9 @@ However a tokenizer cuts a text, a policy gives the text about the same probabil
 class Bounds:
     """The least log-probabilities of the text before the answer under this policy, and the most tokens of the whole."""
 
-    token: float = math.log(MIN_TOKEN_PROB)
+    token: LogProb = math.log(MIN_TOKEN_PROB)
     """The least log-probability of each token."""
-    text: float = math.log(MIN_TEXT_PROB)
+    text: TextLogProb = math.log(MIN_TEXT_PROB)
     """The least log-probability of all tokens together."""
-    tokens: int | None = None
+    tokens: Count | None = None
     """The most tokens of the completion in this model's tokenizer, without the end; None for any number."""

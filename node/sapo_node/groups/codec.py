@@ -6,7 +6,8 @@
 - The key of a field is its name. `metadata={"key": ...}` sets another key: a renamed field keeps the key under which
   older versions stored it.
 - A tuple is a list. A mapping is an object, which writes whole numbers as keys in decimal.
-- A `float` may be given as a whole number. No other type is converted: True is not a number. Numbers are finite.
+- A `float` may be given as a whole number. No other type is converted: True is not a number.
+- A number lies in the range that its type names, as `Count` does (`ranges`). `from_json` and `to_object` refuse others.
 - `from_json` refuses a key that the dataclass lacks, so a misspelt field never passes as a default.
 - A TypedDict is an object, too. `from_json` keeps keys that the TypedDict does not name, unread: versions add keys.
 
@@ -14,7 +15,7 @@
     request = from_json(TrainRequest, body)
 """
 
-import sys
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
@@ -22,17 +23,32 @@ from functools import cache
 from itertools import repeat
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
+from sapo_node.groups.ranges import FLOAT, INTEGER, Range
 from sapo_protocol.errors import LocalError
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
 """Returns the value that a JSON value encodes. Raises _UnfitError."""
 
-_LARGEST = sys.float_info.max
 _NOTHING: tuple[Any, ...] = (None, "", (), {})
 _PLAIN = frozenset({str, int, float, bool, NoneType})
+_RANGES: Mapping[Any, Range] = {int: INTEGER, float: FLOAT}
+WHOLE_KEY = "0|[1-9][0-9]{0,17}"
+"""The grammar of a whole number as the key of an object."""
 
 
 class MalformedError(LocalError, ValueError):
@@ -59,8 +75,9 @@ def to_json(value: Any) -> Any:
 
 
 def to_object(value: Any) -> dict[str, Any]:
-    """Return a dataclass as a JSON object."""
+    """Return a dataclass as a JSON object that `from_json` reads. Raises MalformedError for a number out of range."""
     body: dict[str, Any] = to_json(value)
+    from_json(type(value), body)
     return body
 
 
@@ -109,9 +126,15 @@ def _reader(kind: Any) -> Reader:
         return _dataclass_reader(kind)
     if is_typeddict(kind):
         return _typed_dict_reader(kind)
-    if kind is float:
-        return _number
-    makers = {UnionType: _optional_reader, tuple: _tuple_reader, Mapping: _mapping_reader, Literal: _word_reader}
+    if _inner(kind) in _RANGES:
+        return _number_reader(kind)
+    makers = {
+        UnionType: _optional_reader,
+        Union: _optional_reader,  # of an Annotated
+        tuple: _tuple_reader,
+        Mapping: _mapping_reader,
+        Literal: _word_reader,
+    }
     make = makers.get(get_origin(kind)) or (_word_reader if issubclass(kind, Enum) else _plain_reader)
     return make(kind)
 
@@ -135,7 +158,7 @@ def _dataclass_reader(kind: Any) -> Reader:
 
 
 def _typed_dict_reader(kind: Any) -> Reader:
-    readers = {key: _reader(hint) for key, hint in get_type_hints(kind).items()}
+    readers = {key: _reader(_unmarked(hint)) for key, hint in get_type_hints(kind, include_extras=True).items()}
     required = [key for key in readers if key in kind.__required_keys__]
 
     def read(body: Any) -> dict[str, Any]:
@@ -146,6 +169,11 @@ def _typed_dict_reader(kind: Any) -> Reader:
         return found | dict(zip(keys, values, strict=True))
 
     return read
+
+
+def _unmarked(hint: Any) -> Any:
+    """The type of a key, without whether the key is required."""
+    return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
 
 
 def _object(body: Any) -> dict[str, Any]:
@@ -162,7 +190,7 @@ def _require(found: dict[str, Any], keys: list[str]) -> None:
 @cache
 def _fields(kind: Any) -> "dict[str, tuple[Field[Any], Any]]":
     """Return each field and its type, by key."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     return {each.metadata.get("key", each.name): (each, hints[each.name]) for each in fields(kind)}
 
 
@@ -193,11 +221,18 @@ def _tuple_reader(kind: Any) -> Reader:
 
 def _list_reader(kind: Any) -> Reader:
     """Read tuples of any length. Nearly all of them hold tokens and their log-probabilities: one look suffices."""
-    reader = _reader(kind)
+    reader, inner = _reader(kind), _inner(kind)
+    bounds = range_of(kind) if inner in _RANGES else None
+
+    def fits(items: list[Any]) -> bool:
+        if bounds is None or not items:
+            return True
+        # min and max may pass over NaN, and the sum of numbers in a range is finite
+        return bounds.low <= min(items) and max(items) <= bounds.high and (inner is int or isfinite(sum(items)))
 
     def read(body: Any) -> tuple[Any, ...]:
         items = _list(body)
-        if kind in _PLAIN and {kind}.issuperset(map(type, items)) and (kind is not float or isfinite(sum(items))):
+        if inner in _PLAIN and {inner}.issuperset(map(type, items)) and fits(items):
             return tuple(items)
         return tuple(_read_each(repeat(reader), items, lambda number: f"[{number}]"))
 
@@ -223,23 +258,28 @@ def _read_each(readers: Iterable[Reader], items: Iterable[Any], step: Callable[[
 
 def _mapping_reader(kind: Any) -> Reader:
     key_kind, item_kind = get_args(kind)
-    reader = _reader(item_kind)
+    reader, read_key = _reader(item_kind), _key_reader(key_kind)
 
     def read(body: Any) -> dict[Any, Any]:
         found = _object(body)
         keys = list(found)
         values = _read_each(repeat(reader), found.values(), lambda number: f"[{_short(keys[number])}]")
-        return {_key(key_kind, key): value for key, value in zip(keys, values, strict=True)}
+        return {read_key(key): value for key, value in zip(keys, values, strict=True)}
 
     return read
 
 
-def _key(kind: type, key: str) -> Any:
+def _key_reader(kind: Any) -> Callable[[str], Any]:
     if kind is str:
-        return key
-    if key.isdecimal() and key.isascii() and len(key) <= 18:
-        return int(key)
-    raise _UnfitError(f"has the key {_short(key)}; give a whole number")
+        return lambda key: key
+    bounds = range_of(kind)
+
+    def read(key: str) -> int:
+        if re.fullmatch(WHOLE_KEY, key) and bounds.low <= int(key) <= bounds.high:
+            return int(key)
+        raise _UnfitError(f"has the key {_short(key)}; give {_in_words(int, bounds)}")
+
+    return read
 
 
 def _word_reader(kind: Any) -> Reader:
@@ -255,13 +295,36 @@ def _word_reader(kind: Any) -> Reader:
     return read
 
 
-def _number(body: Any) -> float:
-    if type(body) in (int, float) and -_LARGEST <= body <= _LARGEST:
-        return float(body)
-    raise _UnfitError("must be a finite number")
+def range_of(kind: Any) -> Range:
+    """The range of a type of numbers: of `int`, `float`, or what `Annotated` makes of them."""
+    return next((each for each in get_args(kind)[1:] if isinstance(each, Range)), _RANGES[_inner(kind)])
 
 
-_NAMES = {str: "text", int: "a whole number", bool: "true or false"}
+def _inner(kind: Any) -> Any:
+    """A type without what `Annotated` adds."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _number_reader(kind: Any) -> Reader:
+    inner, bounds = _inner(kind), range_of(kind)
+    types = (int,) if inner is int else (int, float)
+    said = f"must be {_in_words(inner, bounds)}"
+
+    def read(body: Any) -> Any:
+        if type(body) in types and bounds.low <= body <= bounds.high:
+            return inner(body)
+        raise _UnfitError(said)
+
+    return read
+
+
+def _in_words(kind: type, bounds: Range) -> str:
+    if kind is int:
+        return f"a whole number from {bounds.low:,} to {bounds.high:,}"
+    return f"a number from {bounds.low:,g} to {bounds.high:,g}"
+
+
+_NAMES = {str: "text", bool: "true or false"}
 
 
 def _plain_reader(kind: Any) -> Reader:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from sapo_node.groups.ranges import Amount, Count, Share
+
 MAX_POINTS = 240
 """Even, so that pairs leave no point over."""
 WINDOW = 10
@@ -20,17 +22,17 @@ WINDOW = 10
 class Point:
     """Some consecutive rounds: their means, the extremes of the reward, and sums of what filters masked."""
 
-    first: int
+    first: Count
     """Step of the first of these rounds."""
-    last: int
-    rounds: int
-    reward: float
-    seconds: Mapping[str, float]
+    last: Count
+    rounds: Count
+    reward: Share
+    seconds: Mapping[str, Amount]
     """By phase."""
-    low: float
+    low: Share
     """The lowest mean reward of one of these rounds."""
-    high: float
-    filtered: Mapping[str, int] = field(default_factory=dict)
+    high: Share
+    filtered: Mapping[str, Count] = field(default_factory=dict)
     """Correct external completions that filters masked in these rounds, by filter."""
 
 

@@ -7,6 +7,18 @@ from typing import Literal, get_args
 
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.prompt import Example, Prompt
+from sapo_node.groups.ranges import (
+    Advantage,
+    Amount,
+    Count,
+    Entropy,
+    LearningRate,
+    LogProb,
+    Norm,
+    Share,
+    TokenId,
+    Total,
+)
 from sapo_protocol.errors import LocalError
 
 Finish = Literal["stop", "length"]
@@ -90,13 +102,15 @@ class Sampled:
 
     text: str
     finish: Finish
-    tokens: tuple[int, ...] | None = None
-    logprobs: tuple[float, ...] = ()
+    tokens: tuple[TokenId, ...] | None = None
+    logprobs: tuple[LogProb, ...] = ()
     """The log-probability with which each of `tokens` was sampled; empty where it is not known."""
-    silent: tuple[tuple[int, int], ...] = ()
+    silent: tuple[tuple[Count, Count], ...] = ()
     """Spans of a peer's text that are masked: the first character of each, and the one behind its last."""
-    end: tuple[int, float] | None = None
+    end: tuple[TokenId, LogProb] | None = None
     """The end token that this model sampled, and the log-probability with which it did; None if it sampled none."""
+    tokenizer: str = ""
+    """The tokenizer whose ids `tokens` are, as a foreign trainer names it; empty for that of the learner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +122,9 @@ class TrainGroup:
 
     source: Source
     prompt: str = field(metadata={"key": "question"})
-    weight: float
-    """Between 0 and 1; scales the group in the loss."""
-    advantages: tuple[float, ...]
+    weight: Share
+    """Scales the group in the loss."""
+    advantages: tuple[Advantage, ...]
     completions: tuple[Sampled, ...]
     id: str = ""
     """By which the report names the group; empty for its number in the request, from 0."""
@@ -127,8 +141,6 @@ class TrainGroup:
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):
             raise RequestError("a group has another number of advantages than of completions")
-        if not 0 <= self.weight <= 1:
-            raise RequestError("a group's weight must lie between 0 and 1")
         if self.source != "external" and any(completion.tokens is None for completion in self.completions):
             raise RequestError("a local completion lacks its tokens")
 
@@ -165,12 +177,12 @@ class Generated:
 class TrainRequest:
     """A request to take one step. Raises RequestError where two groups have one id, or a number is out of bounds."""
 
-    step: int
+    step: Count
     groups: tuple[TrainGroup, ...]
     objective: ExternalObjective = "positive-only"
     rate_scale: float = 1.0
     """Factor on the learning rate of the step, above 0 and at most 1: alarms lower it."""
-    restart: int | None = None
+    restart: Count | None = None
     """The step of the best weights from which this step starts; None for the weights after the step before."""
 
     def __post_init__(self) -> None:
@@ -194,15 +206,15 @@ class TrainRequest:
 class GroupReport:
     """What one step made of one group of its request."""
 
-    tokens: int = 0
+    tokens: Count = 0
     """Tokens trained on."""
-    masked: int = 0
+    masked: Count = 0
     """Tokens of the correct completions that filters masked; of an external group only."""
     refused: Refusal | None = None
     """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
-    rejected: Mapping[int, FilterName] = field(default_factory=dict)
+    rejected: Mapping[Count, FilterName] = field(default_factory=dict)
     """By number, the filter that rejected a correct completion of others."""
-    untrained: tuple[int, ...] = ()
+    untrained: tuple[Count, ...] = ()
     """By number, other correct completions of others of which no token was trained on: too long ones, for instance."""
 
 
@@ -210,34 +222,34 @@ class GroupReport:
 class TrainReport:
     """What one step did. Figures that could not be computed are None."""
 
-    step: int
+    step: Count
     groups: Mapping[str, GroupReport]
     """Of each group of the request, by its id, without the stand-ins that were not needed."""
-    learning_rate: float
+    learning_rate: LearningRate
     """Of this step: schedule and alarms included."""
     loss: float | None = None
-    grad_norm: float | None = None
+    grad_norm: Norm | None = None
     """L2 norm before clipping."""
-    entropy: float | None = None
+    entropy: Entropy | None = None
     """Mean over trained local tokens, in nats."""
-    mean_length: float | None = None
+    mean_length: Amount | None = None
     """Mean over all local completions, in tokens."""
-    truncated: float | None = None
+    truncated: Share | None = None
     """Share of local completions that were cut at the limit."""
-    over_bytes: float | None = None
+    over_bytes: Share | None = None
     """Share of those that were cut at the bytes that the swarm keeps; None if unknown."""
-    zero_advantage: float | None = None
+    zero_advantage: Share | None = None
     """Share of the request's groups that have no advantage, without replayed ones."""
-    external_weight: float | None = None
+    external_weight: Share | None = None
     """Mean weight of the external groups."""
-    local_tokens: int = 0
-    external_tokens: int = 0
+    local_tokens: Total = 0
+    external_tokens: Total = 0
     skipped: str | None = None
     """Why no update was made, though the step counts."""
-    seconds: float = 0.0
-    local_seconds: float = 0.0
+    seconds: Amount = 0.0
+    local_seconds: Amount = 0.0
     """Of `seconds`, for the gradient of the local groups."""
-    external_seconds: float = 0.0
+    external_seconds: Amount = 0.0
     """The same for what was trained on of the external groups, without the time for what filters rejected."""
 
     @property

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist, fmean, pvariance
 
+from sapo_node.groups.ranges import Share
+
 LEVEL = 0.95
 """The confidence level where none is given."""
 
@@ -16,9 +18,9 @@ LEVEL = 0.95
 class Interval:
     """An estimate and the bounds of its confidence interval."""
 
-    point: float
-    low: float
-    high: float
+    point: Share
+    low: Share
+    high: Share
 
 
 def wilson_interval(successes: float, trials: float, level: float = LEVEL) -> Interval:

@@ -160,4 +160,4 @@ class Learner:
     def _notice_restart(self) -> None:
         if self._worker.ready is not self._seen:
             self._seen = self._worker.ready
-            self._step = self._worker.ready.get("step", 0)
+            self._step = self.ready.step if self._seen else 0

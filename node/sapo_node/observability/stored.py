@@ -6,90 +6,92 @@ Versions may add keys. A row of an older version lacks them, and a row of a late
 from collections.abc import Mapping
 from typing import NotRequired, Required, TypedDict
 
+from sapo_node.groups.ranges import Amount, Count, Entropy, LearningRate, Norm, Share, Time, Total
+
 
 class Round(TypedDict, total=False):
     """The metrics of one round, as METRICS explains them. A figure that could not be computed is None."""
 
-    step: Required[int]
-    at: float
+    step: Required[Count]
+    at: Time
     epoch: Required[int]
     counter: Required[int]
     published: bool
-    reward: Required[float]
-    local: Required[int]
-    informative: Required[int]
-    replayed: int
-    external: Required[int]
-    drawn: int
-    strangers_share: float
-    external_weight: float | None
+    reward: Required[Share]
+    local: Required[Count]
+    informative: Required[Count]
+    replayed: Count
+    external: Required[Count]
+    drawn: Count
+    strangers_share: Share
+    external_weight: Share | None
     loss: float | None
-    grad_norm: float | None
-    learning_rate: float | None
-    rate_scale: float
-    entropy: float | None
-    mean_length: float | None
-    truncated: float | None
-    zero_advantage: float | None
-    local_tokens: int
-    external_tokens: int
-    masked_tokens: int
-    refused: int
-    filtered: Mapping[str, int]
+    grad_norm: Norm | None
+    learning_rate: LearningRate | None
+    rate_scale: Share
+    entropy: Entropy | None
+    mean_length: Amount | None
+    truncated: Share | None
+    zero_advantage: Share | None
+    local_tokens: Total
+    external_tokens: Total
+    masked_tokens: Total
+    refused: Count
+    filtered: Mapping[str, Count]
     skipped: str | None
-    seconds: Required[Mapping[str, float]]
+    seconds: Required[Mapping[str, Amount]]
 
 
 class Figures(TypedDict):
     """pass@1 with its interval."""
 
-    pass_at_1: float
-    low: float
-    high: float
+    pass_at_1: Share
+    low: Share
+    high: Share
 
 
 class Evaluation(Figures):
     """An evaluation on held-out prompts: the mean over tasks, and each task."""
 
-    step: int
-    at: NotRequired[float]
+    step: Count
+    at: NotRequired[Time]
     """Unix time; the rounds that the node played alone have none."""
-    level: NotRequired[float]
+    level: NotRequired[Share]
     per_task: Mapping[str, Figures]
-    samples: NotRequired[int]
+    samples: NotRequired[Count]
 
 
 class Wait(TypedDict):
     """Something that the node waits for."""
 
     what: str
-    until: float
+    until: Time
     """Unix time."""
 
 
 class Shards(TypedDict):
     """How much of the swarm a node hears."""
 
-    followed: tuple[int, ...]
-    all: int
+    followed: tuple[Count, ...]
+    all: Count
 
 
 class SessionFacts(TypedDict, total=False):
     """What only the running process knows. All of it is missing before the first start."""
 
-    started: float
-    stopped: float
+    started: Time
+    stopped: Time
     """Unix time; a session without it runs, or was killed."""
     peer_id: str
     swarm: str
     network_id: str
     genesis: int
-    epoch_seconds: int
+    epoch_seconds: Count
     page: str
     """Address of the page without its token; empty without a page."""
     addresses: tuple[str, ...]
     connected: tuple[str, ...]
-    waiting: int
+    waiting: Count
     """Rollouts in the pending queue."""
     waits: tuple[Wait, ...]
     shards: Shards

@@ -10,10 +10,11 @@ older checkpoint, and replays them without the accused groups (`sapo_node.traini
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any
 
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import Sampled
+from sapo_node.groups.ranges import Count, Range
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import HARM_ROUNDS, Tier
@@ -43,8 +44,8 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    total: float
-    since: int = 0
+    total: Annotated[float, Range(0, THRESHOLD)]
+    since: Count = 0
 
 
 class RewardWatch:

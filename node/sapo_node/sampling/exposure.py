@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.ranges import Share
 from sapo_node.trust import constants
 from sapo_node.trust.defences import DEFENDED, Defences
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    share: float
+    share: Share
 
 
 class Exposure:

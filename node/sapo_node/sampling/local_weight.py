@@ -17,6 +17,7 @@ from typing import Any
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import ExternalObjective
+from sapo_node.groups.ranges import Amount
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import loss_weight, own_advantages
@@ -27,7 +28,7 @@ KEPT = 32
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    weights: tuple[float, ...]
+    weights: tuple[Amount, ...]
     """Of the groups that count, oldest first."""
 
 

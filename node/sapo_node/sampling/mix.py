@@ -18,9 +18,10 @@ policy's own pass rate.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.ranges import Range
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates, RunningMean
 from sapo_node.sampling.weights import worth
@@ -141,9 +142,9 @@ class Fixed:
 class _State:
     own: RunningMean
     others: RunningMean
-    supply: int
-    external: int
-    bound: float
+    supply: Annotated[int, Range(0, MAX_EXTERNAL)]
+    external: Annotated[int, Range(0, MAX_EXTERNAL)]
+    bound: Annotated[float, Range(0, MAX_EXTERNAL)]
     local_seconds: RunningMean = field(default_factory=RunningMean)
     """Per group; unknown in the state of an older version, as the next one."""
     external_seconds: RunningMean = field(default_factory=RunningMean)

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.codec import MalformedError, from_json, to_object
+from sapo_node.groups.ranges import Amount
 from sapo_node.groups.types import LocalGroup
 
 FORGETTING = 0.9
@@ -15,8 +16,8 @@ FORGETTING = 0.9
 class RunningMean:
     """A mean that forgets, correct from its first value on."""
 
-    total: float = 0.0
-    weight: float = 0.0
+    total: Amount = 0.0
+    weight: Amount = 0.0
 
     def add(self, total: float, count: int = 1) -> None:
         """Take in `count` values that sum to `total`."""
@@ -25,14 +26,18 @@ class RunningMean:
 
     @property
     def value(self) -> float | None:
-        """None before the first value."""
-        return self.total / self.weight if self.weight else None
+        """None before the first value, which has a weight of 1."""
+        return self.total / self.weight if self.weight >= 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     rates: Mapping[str, RunningMean]
     """By task."""
+
+    def __post_init__(self) -> None:
+        if any(rate.total > rate.weight for rate in self.rates.values()):
+            raise MalformedError("a pass rate is above 1")
 
 
 class PassRates:

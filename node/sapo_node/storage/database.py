@@ -14,12 +14,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from sapo_node.groups.ranges import MAX_TIME
 from sapo_node.storage.schema import MAX_DEFINITIONS, is_plain
 from sapo_protocol import LocalError, RemoteError
 
 SCHEMA_VERSION = 2
 MAX_VALUE_BYTES = 2**26
 """Bytes of one value, at most. JSON takes up to 22 times its size when it is read, and SQLite would take 1 GB of it."""
+
+MAX_REAL = MAX_TIME
+"""The largest number of a column of REAL: a Unix time, or a sum of rewards or advantages."""
 
 _FAILURES = (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, OverflowError)
 """Errors of the sqlite3 module. It raises the last two if a damaged file holds text that is not UTF-8, or a huge
@@ -144,7 +148,9 @@ class Database:
                     pass
 
     def _require_types(self) -> None:
-        """Raise sqlite3.DatabaseError if a column holds a value of another type than its own."""
+        """Raise sqlite3.DatabaseError if a column holds a value of another type than its own, or a number that
+        `execute` would not store.
+        """
         null = ", 'null'"
         for table in self._tables():
             columns = self.rows(f"PRAGMA table_info({table})")
@@ -155,6 +161,9 @@ class Database:
             ]
             if wrong and self.row(f"SELECT 1 FROM {table} WHERE {' OR '.join(wrong)} LIMIT 1"):  # noqa: S608 - ours
                 raise sqlite3.DatabaseError(f"{table} holds a value of a wrong type")
+            far = [f"abs({_quoted(name)}) > {MAX_REAL}" for _, name, kind, *_ in columns if kind == "REAL"]
+            if far and self.row(f"SELECT 1 FROM {table} WHERE {' OR '.join(far)} LIMIT 1"):  # noqa: S608 - ours
+                raise sqlite3.DatabaseError(f"{table} holds a number out of range")
 
     def _tables(self) -> list[str]:
         """The quoted names of all tables."""
@@ -205,7 +214,11 @@ class Database:
                     self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def execute(self, statement: str, *values: Any) -> int:
-        """Run one statement and return the number of rows that it changed."""
+        """Run one statement and return the number of rows that it changed. Raises StateError for a number that could
+        not be read again.
+        """
+        if far := [each for each in values if type(each) is float and not abs(each) <= MAX_REAL]:
+            raise StateError(f"state database {self._where}: {far[0]} is out of range and is not stored")
         try:
             return self._connection.execute(statement, values).rowcount
         except _FAILURES as error:

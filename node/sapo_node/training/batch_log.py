@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from sapo_node.groups.codec import from_json, to_json
-from sapo_node.groups.messages import GroupReport, Sampled, Source, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.messages import GroupReport, RequestError, Sampled, Source, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
@@ -136,7 +136,7 @@ class BatchLog:
         """Store a batch under its step, in place of the one that is there."""
         self._database.execute(
             "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)",
-            *(batch.request.step, json.dumps(to_json(batch.request)), json.dumps(batch.peers), batch.failures),
+            *(batch.request.step, json.dumps(to_object(batch.request)), json.dumps(batch.peers), batch.failures),
         )
 
     def killed_learner(self, step: int) -> None:
@@ -256,10 +256,14 @@ def stored_batch(database: Database, step: int) -> StoredBatch | None:
 
 
 def _batch(request_json: str, peers_json: str, failures: int) -> StoredBatch:
+    """Raises an error of `Database.decoding`."""
     body, peers = json.loads(request_json), json.loads(peers_json)
     if "correction" in body:  # as version 0.1 stored the objective
         body["objective"] = "on-policy" if body.pop("correction") == "paper" else "positive-only"
-    request = from_json(TrainRequest, body)
+    try:
+        request = from_json(TrainRequest, body)
+    except RequestError as error:
+        raise ValueError(error) from error
     names = [group.id for group in request.groups]
     if isinstance(peers, list):  # as versions stored them whose groups had no ids
         peers = dict(zip(names, peers, strict=True))

@@ -32,9 +32,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Literal
+from typing import Annotated, Literal
 
-from sapo_node.groups.codec import MalformedError, from_json, to_json
+from sapo_node.groups.codec import MalformedError, from_json, to_object
+from sapo_node.groups.ranges import Count, Entropy, Range, Share
 from sapo_node.groups.stats import Interval, mean_of_intervals, wilson_interval
 from sapo_node.storage.database import Database
 
@@ -88,29 +89,29 @@ class HealthAlarm:
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    step: int
-    point: float
+    step: Count
+    point: Share
     low: float
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    rate_scale: float = 1.0
-    restart: int | None = None
+    rate_scale: Annotated[float, Range(LEAST_SCALE, 1)] = 1.0
+    restart: Count | None = None
     best: _Best | None = None
     """The best evaluation of which the weights are kept."""
-    rewards: tuple[float, ...] = ()
+    rewards: tuple[Share, ...] = ()
     """Of the last WINDOW rounds, as the next two."""
-    informative: tuple[float, ...] = ()
-    entropies: tuple[float, ...] = ()
-    most_informative: float = 0.0
+    informative: tuple[Share, ...] = ()
+    entropies: tuple[Entropy, ...] = ()
+    most_informative: Share = 0.0
     """The highest mean of WINDOW rounds, as the next one."""
-    most_entropy: float = 0.0
+    most_entropy: Entropy = 0.0
     highest: _Best | None = None
     """The highest mean of an evaluation and the one before it, also of those whose steps were taken back."""
     newest: Interval | None = None
     """The newest evaluation; None if the node goes back after it."""
-    calm: int = 0
+    calm: Count = 0
     """Evaluations since the last alarm, or since a halving was taken back."""
     asked: str = ""
     """How the model was asked for all these figures; empty in a state of an older version."""
@@ -241,7 +242,7 @@ class Health:
         logger.warning("round %d: %s", step, text)
 
     def _save(self, state: _State) -> None:
-        self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", json.dumps(to_json(state)))
+        self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", json.dumps(to_object(state)))
         self._state = state
 
 

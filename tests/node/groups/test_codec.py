@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.groups.codec import MalformedError, from_json, to_json
+from sapo_node.groups.codec import MalformedError, from_json, to_json, to_object
 from sapo_node.groups.messages import (
     FILTERS,
     GenerateRequest,
@@ -22,15 +22,16 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
+from sapo_node.groups.ranges import FLOAT, MAX_COUNT, Count, LogProb
 
 REPORTS = st.builds(
     GroupReport,
-    tokens=st.integers(0, 10**6),
-    masked=st.integers(0, 10**6),
+    tokens=st.integers(0, MAX_COUNT),
+    masked=st.integers(0, MAX_COUNT),
     refused=st.none() | st.sampled_from(Refusal),
     rejected=st.dictionaries(st.integers(0, 63), st.sampled_from(FILTERS)),
 )
-FIGURE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+FIGURE = st.none() | st.floats(FLOAT.low, FLOAT.high)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def test_a_report_comes_back_as_it_was(groups, loss, skipped):
 
 @given(
     texts=st.lists(st.text(), min_size=1, max_size=4),
-    advantage=st.floats(allow_nan=False, allow_infinity=False),
+    advantage=st.floats(-1e6, 1e6),
     spans=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=3),
 )
 def test_a_request_comes_back_as_it_was(texts, advantage, spans):
@@ -100,9 +101,11 @@ def test_a_whole_number_is_taken_for_a_number_and_comes_back_as_one():
         ({"parts": {}}, "Whole.parts must be a list"),
         ({"parts": [7]}, r"Whole.parts\[0\] must be an object"),
         ({"parts": [{}]}, r"Whole.parts\[0\] lacks 'number'"),
-        ({"parts": [{"number": True}]}, r"Whole.parts\[0\].number must be a finite number"),
-        ({"parts": [{"number": float("nan")}]}, "must be a finite number"),
-        ({"parts": [{"number": 10**400}]}, "must be a finite number"),
+        ({"parts": [{"number": True}]}, r"Whole.parts\[0\].number must be a number from -3.4e\+38 to 3.4e\+38"),
+        ({"parts": [{"number": float("nan")}]}, "must be a number"),
+        ({"parts": [{"number": 1e308}]}, "must be a number"),
+        ({"parts": [{"number": 10**400}]}, "must be a number"),
+        ({"parts": [{"number": 1, "names": {"x": 2**63}}]}, "must be a whole number from"),
         ({"parts": [{"number": 1, "names": {"x": 0.5}}]}, "names.*must be a whole number"),
         ({"pair": [1]}, "Whole.pair must have 2 items"),
         ({"pair": [True, "a"]}, r"Whole.pair\[0\] must be a whole number"),
@@ -116,6 +119,36 @@ def test_what_is_of_another_type_is_refused_with_its_place(change, said):
         from_json(Whole, WHOLE | change)
 
 
+@dataclass(frozen=True)
+class Ranged:
+    count: Count = 0
+    logprobs: tuple[LogProb, ...] = ()
+    last: LogProb | None = None
+
+
+NO_COUNTS = (-1, MAX_COUNT + 1, 10**4_000, 1.0, True, "1", None)
+NO_LOGPROBS = (0.5, -1e300, -1e308, 1e308, float("nan"), float("inf"), -float("inf"), -(10**400), True, "0")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"count": each} for each in NO_COUNTS),
+        *({"last": each} for each in NO_LOGPROBS),
+        *({"logprobs": [-1.0, each, -2.0]} for each in NO_LOGPROBS),
+        {"logprobs": [-1e308] * 2},
+    ],
+    ids=lambda change: str(change)[:40],
+)
+def test_a_number_out_of_its_range_is_refused_by_reader_and_writer(change):
+    assert from_json(Ranged, {"count": 7, "logprobs": [-1, -0.5, 0.0]}) == Ranged(7, (-1.0, -0.5, 0.0))
+    with pytest.raises(MalformedError, match="Ranged"):
+        from_json(Ranged, change)
+    [(name, value)] = change.items()
+    with pytest.raises(MalformedError, match="Ranged"):
+        to_object(Ranged(**{name: tuple(value) if isinstance(value, list) else value}))
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -123,6 +156,8 @@ def test_what_is_of_another_type_is_refused_with_its_place(change, said):
         ({"rejected": {"0": "nothing"}}, "rejected.*give one of: one-answer"),
         ({"rejected": {"first": "equation"}}, "has the key 'first'; give a whole number"),
         ({"rejected": {"-1": "equation"}}, "has the key '-1'"),
+        ({"rejected": {"00": "equation"}}, "has the key '00'"),
+        ({"rejected": {"9" * 18: "equation"}}, "from 0 to 2,147,483,648"),
     ],
 )
 def test_a_word_that_is_not_in_the_vocabulary_is_refused(body, said):
@@ -155,7 +190,6 @@ def test_two_groups_of_one_id_are_refused():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"weight": 1.5}, "between 0 and 1"),
         ({"advantages": [1.0, 2.0]}, "another number of advantages"),
         ({"source": "local"}, "lacks its tokens"),
     ],

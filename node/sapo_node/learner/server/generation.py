@@ -27,6 +27,7 @@ from safetensors import SafetensorError
 from sapo_node.contributors.address import KEY_VARIABLE
 from sapo_node.groups.answer import THINK
 from sapo_node.groups.messages import Generated, GenerateRequest, LearnerOptions
+from sapo_node.groups.ranges import LEAST_LOGPROB
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.draft import Draft
 from sapo_node.learner.forward import Tokens
@@ -41,8 +42,6 @@ from sapo_protocol.printable import line_of
 TOLERANCE = 0.1
 """Nats per token by which the log-probabilities of a server may differ from this node's, as a mean. The seed policy
 in 16 bits differs by 0.002 from the same in 32 bits."""
-LEAST_LOGPROB = -1e6
-"""The lowest log-probability of a token that is believed. The loss computes with it in float32."""
 MOST_OLD = 64
 """Weights of earlier processes of this node that it has a server forget. Each takes a request."""
 MOST_BEHIND = 1

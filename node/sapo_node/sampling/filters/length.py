@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
+from sapo_node.groups.ranges import Count
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
@@ -25,9 +26,9 @@ QUANTILE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    characters: Mapping[str, tuple[int, ...]]
+    characters: Mapping[str, tuple[Count, ...]]
     """Of the newest local correct completions, by task."""
-    tokens: Mapping[str, tuple[int, ...]]
+    tokens: Mapping[str, tuple[Count, ...]]
     """Of those of which the tokens are known."""
 
 

@@ -30,6 +30,7 @@ from typing import Any, ClassVar
 
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
+from sapo_node.groups.ranges import Count
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.habits import (
@@ -77,7 +78,7 @@ class _State:
     external: tuple[Sent, ...]
     """Oldest first."""
     masked: tuple[Habit, ...]
-    quiet: int
+    quiet: Count
     trained: tuple[Sent, ...] = ()
     """Oldest first."""
     raised: tuple[Raised, ...] = ()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from sapo_node.groups.ranges import Count
 from sapo_node.sampling.filters.habits import Habit
 
 QUIET = 10
@@ -23,9 +24,9 @@ class Raised:
     """The last alarm of a phrase."""
 
     habit: Habit
-    wait: int
+    wait: Count
     """Rounds from that alarm to the next one of the phrase, at least."""
-    ago: int = 0
+    ago: Count = 0
     """Rounds since that alarm."""
 
 
