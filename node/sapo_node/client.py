@@ -7,16 +7,24 @@
 
 The client needs no torch and no libp2p. It waits while the node restarts. A node that lost a report sends its batch
 again: the client then repeats the report, and the trainer does not see the batch a second time.
+
+A feed serves one trainer. A `Feed` has the feed of its node from its first request until `close`, or until its process
+ends. A thread tells the node that the trainer is alive, also in a long step.
 """
 
+import json
+import secrets
+import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 
-from sapo_node.feed.access import MAX_WAIT, read_access
+from sapo_node.feed.access import MAX_WAIT, TRAINER_HEADER, read_access
 from sapo_node.feed.checkpoints import mark, newest
 from sapo_node.feed.messages import (
     Batch,
@@ -33,7 +41,7 @@ from sapo_node.feed.messages import (
     Work,
 )
 from sapo_node.feed.rows import LogProbs, Row, completions_of, prompt_ids, reports_of, rows_of
-from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import GroupReport
 from sapo_protocol import LocalError
 from sapo_protocol.files import expanded
@@ -60,6 +68,10 @@ __all__ = [
 
 _REQUEST_SECONDS = MAX_WAIT + 30.0
 _RETRY_SECONDS = 1.0
+_END_SECONDS = 5.0
+"""That the end of a trainer may wait for its node."""
+_RENEW_SECONDS = 10.0
+"""Between two signs of life, far less than a lease lasts."""
 
 Sample = Callable[[Prompts], Sequence[Sequence[Completion]]]
 """Samples G completions of each prompt, in the order of the prompts."""
@@ -91,14 +103,19 @@ class StepBack(LocalError):
 
 
 class Feed:
-    """The feed of one node. Use one at a time: the node gives out one piece of work."""
+    """The feed of one node."""
 
     def __init__(self, file: str | Path, *, patience: float = 600.0) -> None:
         """`file` is the node's `feed.json`. The client tries for `patience` seconds to reach a node that is away."""
         self._file = Path(expanded(str(file)))
         self._patience = patience
         self._reported = Report("")
-        self._client = httpx.Client(timeout=_REQUEST_SECONDS, trust_env=False)  # no proxy may see the token
+        name = {TRAINER_HEADER: secrets.token_hex(8)}
+        self._client = httpx.Client(trust_env=False, headers=name)  # no proxy sees the token
+        lease = self._client, self._file, threading.Event()
+        self._renewing = threading.Thread(target=_renew_lease, args=lease, daemon=True, name="lease of a feed")
+        self.close = weakref.finalize(self, _end_lease, self._renewing, *lease)
+        """Let the next trainer in. The end of the process does so, too, unless it is killed."""
 
     def started(self, step: int) -> None:
         """Tell the node which step the trainer's weights are of. A trainer that starts from a checkpoint calls this.
@@ -152,8 +169,11 @@ class Feed:
         self._post("refused", Refused(step_back.id, reason))
 
     def _complete(self, prompts: Prompts, groups: Sequence[Sequence[Completion]]) -> None:
+        if len(groups) != len(prompts.prompts):
+            raise FeedError(f"sample returned {len(groups)} groups for {len(prompts.prompts)} prompts; return one each")
         try:
-            self._post("completions", Completed(prompts.id, tuple(tuple(group) for group in groups)))
+            for number, group in enumerate(groups):
+                self._post("completions", Completed(prompts.id, number, tuple(group)))
         except FeedError as error:
             if error.status != httpx.codes.CONFLICT:
                 raise
@@ -163,21 +183,21 @@ class Feed:
         return self._ask(Work, "GET", f"work?wait={MAX_WAIT:g}")
 
     def _post(self, path: str, body: Any) -> None:
-        self._ask(Done, "POST", path, to_json(body))
+        self._ask(Done, "POST", path, to_object(body))
 
     def _ask(self, kind: type[_Answer], method: str, path: str, body: Any = None) -> _Answer:
         """One request, again while the node is away: it restarts at another address."""
+        if self._renewing.ident is None:
+            self._renewing.start()
         deadline = time.monotonic() + self._patience
         while True:
-            access = read_access(self._file)
-            headers = {"Authorization": f"Bearer {access.token}"}
             try:
-                reply = self._client.request(method, f"{access.url}/v1/{path}", json=body, headers=headers)
+                reply = _request(self._client, self._file, method, path, body)
             except httpx.InvalidURL as error:
                 raise FeedError(f"{self._file} holds no address of a node; start the node again") from error
             except httpx.TransportError as error:
                 if time.monotonic() > deadline:
-                    raise FeedError(f"the node at {access.url} does not answer: {error}") from error
+                    raise FeedError(f"the node of {self._file} does not answer: {error}") from error
                 time.sleep(_RETRY_SECONDS)
                 continue
             if reply.status_code != httpx.codes.OK:
@@ -185,4 +205,32 @@ class Feed:
             try:
                 return from_json(kind, reply.json())
             except (ValueError, RecursionError) as error:
-                raise FeedError(f"what answers at {access.url} is no feed; is the node running?") from error
+                raise FeedError(f"what answers at {reply.url} is no feed; is the node running?") from error
+
+
+def _request(
+    client: httpx.Client, file: Path, method: str, path: str, body: Any = None, *, timeout: float = _REQUEST_SECONDS
+) -> httpx.Response:
+    access = read_access(file)
+    headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
+    # httpx would write UTF-8, which has no half of a surrogate pair; an odd tokenizer may decode to one
+    content = None if body is None else json.dumps(body)
+    return client.request(method, f"{access.url}/v1/{path}", content=content, headers=headers, timeout=timeout)
+
+
+def _renew_lease(client: httpx.Client, file: Path, ended: threading.Event) -> None:
+    """Tell the node that this trainer is alive. A refusal shows at the next request of the trainer itself."""
+    while not ended.wait(_RENEW_SECONDS):
+        with suppress(httpx.HTTPError, httpx.InvalidURL, LocalError):
+            _request(client, file, "POST", "lease")
+
+
+def _end_lease(renewing: threading.Thread, client: httpx.Client, file: Path, ended: threading.Event) -> None:
+    ended.set()
+    if renewing.ident is None:
+        return  # nothing was asked
+    if renewing is not threading.current_thread():
+        renewing.join(_END_SECONDS)
+    with suppress(httpx.HTTPError, httpx.InvalidURL, LocalError):
+        _request(client, file, "DELETE", "lease", timeout=_END_SECONDS)
+    client.close()

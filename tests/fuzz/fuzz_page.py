@@ -63,7 +63,7 @@ async def exchange(request: bytes) -> bytes:
 
 async def _serve(stream: trio.StapledStream) -> None:
     async with stream:
-        await _converse(stream, page()._answer)
+        await _converse(stream, page()._answer, lambda: None)
 
 
 def raw(source: Source) -> bytes:

@@ -7,6 +7,7 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.app.node import Node
+from sapo_node.app.recipe import recipe_of
 from sapo_node.app.state import StateFolder
 from sapo_node.contributors.rounds import answer_seconds
 from sapo_node.feed.policy import RemotePolicy
@@ -47,8 +48,13 @@ async def serve_feed(
     place = parse_place(node.config.feed, "feed")
     if place is None:
         raise LocalError("feed is off")
-    most = node.config.local * node.swarm.manifest.completions
-    server = FeedServer(policy, place, folder.path, max_completions=most)
+    server = FeedServer(
+        policy,
+        place,
+        folder.path,
+        completions=node.swarm.manifest.completions,
+        max_tokens=recipe_of(node.config).max_tokens,
+    )
     await nursery.start(server.run)
     nursery.start_soon(_stay_current, node)
     tell(f"a trainer finds this node through {server.file}")

@@ -1,4 +1,6 @@
-"""How a trainer finds the feed of a node: the file with its address and token, in the state folder of the node."""
+"""How a trainer finds the feed of a node: the file with its address and token, in the state folder of the node. And how
+the trainer names itself.
+"""
 
 import json
 from dataclasses import dataclass
@@ -11,6 +13,10 @@ from sapo_protocol.files import read_bounded
 FILE = "feed.json"
 MAX_WAIT = 30.0
 """Seconds that a request for work may wait for some."""
+TRAINER_HEADER = "Sapo-Trainer"
+"""The header of HTTP in which a trainer names itself."""
+TRAINER = "[A-Za-z0-9_-]{1,64}"
+"""The grammar of the name."""
 _MAX_FILE_BYTES = 4_096
 _LEAST_TOKEN = 32
 """Characters of a token, at least: nobody can guess it."""

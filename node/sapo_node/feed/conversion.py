@@ -33,7 +33,7 @@ def batch_of(request: TrainRequest, filters: tuple[FilterName, ...]) -> Batch:
 def _group(group: TrainGroup) -> Group:
     rewards = group.rewards or (None,) * len(group.completions)
     completions = tuple(
-        Graded(each.text, each.finish, advantage, reward, each.tokens or (), each.logprobs, each.silent)
+        Graded(each.text, each.finish, advantage, reward, each.tokens or (), each.logprobs, each.tokenizer, each.silent)
         for each, advantage, reward in zip(group.completions, group.advantages, rewards, strict=True)
     )
     messages = messages_of(Prompt(group.prompt, group.examples))

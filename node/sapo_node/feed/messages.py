@@ -12,6 +12,7 @@ from sapo_node.feed.masking import is_kept
 from sapo_node.groups.advantage import counts
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import ExternalObjective, FilterName, Finish, GroupReport, Source
+from sapo_node.groups.ranges import Advantage, Count, Entropy, LearningRate, LogProb, Norm, Share, TokenId
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,11 @@ class Prompts:
     id: str
     prompts: tuple[tuple[Message, ...], ...]
     """Each is a chat that ends with the user's question."""
-    completions: int
+    completions: Count
     """G: how many completions each prompt needs."""
-    max_tokens: int
+    max_tokens: Count
     """Longest completion in tokens of the trainer's model, as the node's settings say."""
-    max_bytes: int
+    max_bytes: Count
     """Longest completion in bytes of UTF-8. The node cuts the text of a longer one, and drops its tokens."""
 
 
@@ -43,18 +44,22 @@ class Completion:
 
     text: str
     finish: Finish
-    tokens: tuple[int, ...] = ()
+    tokens: tuple[TokenId, ...] = ()
     """The token ids that were sampled. The node returns them with the batch; peers never see them."""
-    logprobs: tuple[float, ...] = ()
+    logprobs: tuple[LogProb, ...] = ()
     """The log-probability of each of `tokens`."""
+    tokenizer: str = ""
+    """Names the tokenizer whose ids `tokens` are: a digest, for instance. Needed where there are tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The answer to `Prompts`: G completions of each prompt, in the same order."""
+    """A part of the answer to `Prompts`: the G completions of one prompt. The answer is whole with the last prompt."""
 
     id: str
-    groups: tuple[tuple[Completion, ...], ...]
+    prompt: Count
+    """The number of the prompt, from 0."""
+    completions: tuple[Completion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,15 @@ class Graded:
 
     text: str
     finish: Finish
-    advantage: float
+    advantage: Advantage
     reward: bool | None = None
     """Whether the node's scorer found it correct; None in a batch that an older version stored."""
-    tokens: tuple[int, ...] = ()
-    """The token ids, where the trainer sent them and the text was not cut."""
-    logprobs: tuple[float, ...] = ()
-    masked: tuple[tuple[int, int], ...] = ()
+    tokens: tuple[TokenId, ...] = ()
+    """The token ids, where a trainer sent them and the text was not cut."""
+    logprobs: tuple[LogProb, ...] = ()
+    tokenizer: str = ""
+    """The tokenizer whose ids they are. With another tokenizer or chat template ignore them, and encode the text."""
+    masked: tuple[tuple[Count, Count], ...] = ()
     """Spans of the text that must not be trained on: the first character of each, and the one after its last."""
 
 
@@ -84,7 +91,7 @@ class Group:
     node verified task and rewards.
     """
     messages: tuple[Message, ...]
-    weight: float
+    weight: Share
     """Factor on the loss of each completion, above 0 and at most 1: the node's trust in it, and its age."""
     completions: tuple[Graded, ...]
     bounds: Bounds = Bounds()
@@ -98,12 +105,12 @@ class Batch:
     """Work: one step of training."""
 
     id: str
-    step: int
+    step: Count
     """The number of this step."""
     groups: tuple[Group, ...]
     objective: ExternalObjective = "positive-only"
     """With `positive-only` an external completion counts only if its advantage is above 0."""
-    rate_scale: float = 1.0
+    rate_scale: Share = 1.0
     """Factor on the learning rate of this step: the node's alarms lower it."""
     filters: tuple[FilterName, ...] = ()
     """The filters that need the trainer's own probabilities; see `kept`."""
@@ -140,7 +147,7 @@ class GoBack:
     """
 
     id: str
-    step: int
+    step: Count
     """0 stands for the weights before the first step."""
 
 
@@ -166,12 +173,12 @@ class Report:
     id: str
     groups: Mapping[str, GroupReport] = field(default_factory=dict)
     """By the id of the group. A group that is not named counts as not trained on."""
-    saved: int = 0
+    saved: Count = 0
     """The newest step whose weights are in a checkpoint on disk. The node keeps the batches after the one before it."""
-    learning_rate: float = 0.0
+    learning_rate: LearningRate = 0.0
     loss: float | None = None
-    grad_norm: float | None = None
-    entropy: float | None = None
+    grad_norm: Norm | None = None
+    entropy: Entropy | None = None
     """Mean over the trained local tokens, in nats."""
 
 
@@ -179,7 +186,7 @@ class Report:
 class Started:
     """The trainer has started, or has gone back: its weights hold exactly the steps up to this one."""
 
-    step: int
+    step: Count
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,20 @@ import trio
 
 from sapo_node.contributors.text import completion
 from sapo_node.feed.conversion import batch_of, messages_of, train_report
-from sapo_node.feed.messages import Completed, GoBack, Group, Prompts, Refused, Report, Started, Work
-from sapo_node.groups.messages import FilterName, Finish, GroupReport, RequestError, Sampled, TrainReport, TrainRequest
+from sapo_node.feed.messages import Completed, Completion, GoBack, Group, Prompts, Refused, Report, Started, Work
+from sapo_node.groups.messages import FilterName, GroupReport, RequestError, Sampled, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.training.rollout import RoundFailed
 from sapo_protocol import LocalError
+from sapo_protocol.printable import excerpt
 
 KEPT_STEPS = 512
 """Steps after the newest checkpoint whose batches the node keeps. A trainer that saves less often cannot replay all."""
 
-MAX_GROUP_TOKENS = 2**31
-"""Tokens of one group in a report, at most: the sums of all reports fit into the database."""
+
+MAX_TOKENIZER = 64
+"""Characters of the name of a tokenizer, at most: it is stored with each completion."""
 
 
 class StaleAnswer(LocalError):
@@ -41,6 +43,8 @@ class _Pending:
 
     work: Work
     answered: trio.Event = field(default_factory=trio.Event)
+    groups: dict[int, tuple[Sampled, ...]] = field(default_factory=dict)
+    """The completions that have come, by the number of their prompt."""
     answer: Any = None
     failure: LocalError | None = None
 
@@ -150,25 +154,22 @@ class RemotePolicy:
         return self._unanswered.work if self._unanswered else Work()
 
     def completed(self, answer: Completed) -> None:
-        """Take in the completions of the prompts."""
+        """Take in the completions of one prompt."""
         if (pending := self._answered(answer.id)) is None:
             return
         if (asked := pending.work.prompts) is None:
             raise WrongAnswer(f"{answer.id} asks for no completions")
-        if len(answer.groups) != len(asked.prompts):
-            raise WrongAnswer(f"groups has {len(answer.groups)} items; give one for each prompt: {len(asked.prompts)}")
-        for number, group in enumerate(answer.groups):
-            if len(group) != asked.completions:
-                raise WrongAnswer(f"groups[{number}] has {len(group)} completions; give {asked.completions}")
-            if any(each.logprobs and len(each.logprobs) != len(each.tokens) for each in group):
-                raise WrongAnswer(f"groups[{number}] has a completion with other numbers of logprobs and of tokens")
-        self._end(
-            pending,
-            [
-                tuple(self._sampled(each.text, each.finish, each.tokens, each.logprobs) for each in group)
-                for group in answer.groups
-            ],
-        )
+        if answer.prompt >= len(asked.prompts):
+            raise WrongAnswer(f"prompt is {answer.prompt}; give a number from 0 to {len(asked.prompts) - 1}")
+        if len(answer.completions) != asked.completions:
+            raise WrongAnswer(
+                f"prompt {answer.prompt} has {len(answer.completions)} completions; give {asked.completions}"
+            )
+        for each in answer.completions:
+            _require_tokens(each, asked.max_tokens)
+        pending.groups[answer.prompt] = tuple(map(self._sampled, answer.completions))
+        if len(pending.groups) == len(asked.prompts):
+            self._end(pending, [pending.groups[number] for number in range(len(asked.prompts))])
 
     def reported(self, report: Report) -> None:
         """Take in what a step did."""
@@ -180,7 +181,7 @@ class RemotePolicy:
             raise WrongAnswer(f"the batch has no group {min(unknown)[:80]!r}")
         for group in batch.groups:
             _require_fit(group, report.groups.get(group.id, GroupReport()))
-        if not 0 <= report.saved <= batch.step:
+        if report.saved > batch.step:
             raise WrongAnswer(f"saved is {report.saved}; give a step from 0 to {batch.step}")
         self._saved = max(self._saved, report.saved)
         self._end(pending, report)
@@ -191,13 +192,13 @@ class RemotePolicy:
             return
         if pending.work.go_back is None:
             raise WrongAnswer(f"{answer.id} cannot be refused")
-        self._end(pending, failure=RequestError(f"the trainer refused: {answer.reason[:200]}"))
+        self._end(pending, failure=RequestError(f"the trainer refused: {excerpt(answer.reason, 200)}"))
 
     def started(self, started: Started) -> None:
         """The trainer's weights hold exactly the steps up to this one: later ones are to be sent again."""
         step, newest = started.step, max(self._step, self._newest())
-        if not 0 <= step <= newest:
-            raise WrongAnswer(f"step is {step}; the node knows the steps from 0 to {newest}")
+        if step > newest:
+            raise StaleAnswer(f"step is {step}; the node knows the steps from 0 to {newest}")
         pending = self._unanswered
         if pending and (back := pending.work.go_back) and step > back.step:
             raise StaleAnswer(f"the node waits for the weights of step {back.step}: load that checkpoint, or refuse")
@@ -239,16 +240,28 @@ class RemotePolicy:
         self._last = pending.work.id
         pending.end(answer, failure)
 
-    def _sampled(self, text: str, finish: Finish, tokens: tuple[int, ...], logprobs: tuple[float, ...]) -> Sampled:
-        kept = completion(text, finish, self.max_bytes)
+    def _sampled(self, given: Completion) -> Sampled:
+        kept = completion(given.text, given.finish, self.max_bytes)
+        if kept.text == given.text:
+            return replace(kept, tokens=given.tokens, logprobs=given.logprobs, tokenizer=given.tokenizer)
         # The node cannot cut tokens. Without them the trainer trains on those of the text that was scored.
-        return Sampled(kept.text, kept.finish, tokens, logprobs) if kept.text == text else replace(kept, tokens=())
+        return replace(kept, tokens=())
+
+
+def _require_tokens(given: Completion, most: int) -> None:
+    """Raise WrongAnswer unless the tokens of a completion can be stored."""
+    if len(given.tokens) > most:
+        raise WrongAnswer(f"a completion has {len(given.tokens)} tokens; give at most {most}")
+    if given.logprobs and len(given.logprobs) != len(given.tokens):
+        raise WrongAnswer(f"a completion has {len(given.logprobs)} logprobs of {len(given.tokens)} tokens")
+    if given.tokens and not 1 <= len(given.tokenizer) <= MAX_TOKENIZER:
+        raise WrongAnswer(
+            f"a completion has tokens; name their tokenizer in `tokenizer`, in at most {MAX_TOKENIZER} characters"
+        )
 
 
 def _require_fit(group: Group, report: GroupReport) -> None:
     """Raise WrongAnswer unless the report is one of this group."""
-    if not (0 <= report.tokens <= MAX_GROUP_TOKENS and 0 <= report.masked <= MAX_GROUP_TOKENS):
-        raise WrongAnswer(f"{group.id} has fewer than 0 or more than {MAX_GROUP_TOKENS:,} tokens")
     count = len(group.completions)
     if not {*report.rejected, *report.untrained} <= {*range(count)}:
         raise WrongAnswer(f"{group.id} has the completions 0 to {count - 1}; rejected or untrained names another")

@@ -1,17 +1,22 @@
 """Between the texts of the feed and the tokens of a trainer, for fast tokenizers of transformers and without torch.
 
-The rules are those of the learner: in the text of a peer special tokens are ordinary text, a correct completion that
-stopped after its answer is taught to end there, and a completion that is too long is left out, not cut.
+The token ids of a batch count where this tokenizer made them. Else the text is encoded anew: the trainer before may
+have had another model. The other rules are those of the learner: in the text of a peer special tokens are ordinary
+text, a correct completion that stopped after its answer is taught to end there, and a completion that is too long is
+left out, not cut.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from sapo_node.feed.messages import Batch, Completion, Graded, Group, Message, Prompts
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import GroupReport, Refusal, Source
+from sapo_node.groups.ranges import LEAST_LOGPROB
 from sapo_node.learner.encoding import (
     Decode,
     Lead,
@@ -76,11 +81,26 @@ def completions_of(
     with which the engine sampled each token. Where it does not know one of them, none of that completion is sent.
     """
     ends = answer_end_first([tokenizer.eos_token_id, *ends], tokenizer)
-    decode = partial(decoded, tokenizer, specials_of(tokenizer, ends))
+    decode, digest = partial(decoded, tokenizer, specials_of(tokenizer, ends)), digest_of(tokenizer)
     parts = zip(sampled, logprobs or [()] * len(sampled), strict=True)
     found = [_completion(*part, asked.max_bytes, decode, ends) for part in parts]
+    found = [replace(each, tokenizer=digest) for each in found]
     size = asked.completions
     return [found[first : first + size] for first in range(0, len(found), size)]
+
+
+def digest_of(tokenizer: Any) -> str:
+    """Return what names a tokenizer, with its chat template: another one gives the same token ids another meaning."""
+    known = json.dumps([_vocabulary(tokenizer, len(tokenizer)), tokenizer.chat_template])
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=2)  # a vocabulary of 150,000 tokens takes a third of a second
+def _vocabulary(tokenizer: Any, size: int) -> str:
+    """Return the digest of the ids and texts of all tokens. `size` is their number, which may grow."""
+    del size
+    known = json.dumps(sorted(tokenizer.get_vocab().items()))
+    return hashlib.sha256(known.encode()).hexdigest()
 
 
 def rows_of(
@@ -102,7 +122,7 @@ def rows_of(
     stops what they stop.
     """
     ends = answer_end_first([tokenizer.eos_token_id, *ends], tokenizer)
-    of_tokenizer = tokenizer, specials_of(tokenizer, ends), ends[0], lead_of(tokenizer)
+    of_tokenizer = tokenizer, digest_of(tokenizer), specials_of(tokenizer, ends), ends[0], lead_of(tokenizer)
     reader = _Reader(batch, *of_tokenizer, max_tokens, context, logprobs, thinking)
     return [row for group in batch.groups for row in reader.rows(group)]
 
@@ -121,6 +141,7 @@ class _Reader:
 
     batch: Batch
     tokenizer: Any
+    digest: str
     specials: frozenset[int]
     end: int
     """The id of the token that ends an answer."""
@@ -144,6 +165,8 @@ class _Reader:
         return [_masked(row) for row in rows] if correct and all(correct) else rows
 
     def _row(self, group: Group, completion: Graded, prompt: list[int]) -> Row:
+        if completion.tokenizer != self.digest:  # the ids are of a peer, or of a trainer with another model
+            completion = replace(completion, tokens=(), logprobs=())
         try:
             ids, offsets = self._tokens(completion)
         except _Refused as refused:
@@ -189,8 +212,9 @@ def _completion(
     ids = ids if end is None else ids[: end + 1]
     kept, text = within(ids, max_bytes, decode)
     whole = end is not None and len(kept) == len(ids)
-    known = tuple(each for each in logprobs[: len(kept)] if each is not None)
-    return Completion(text, "stop" if whole else "length", tuple(kept), known if len(known) == len(kept) else ())
+    known = tuple(each for each in logprobs[: len(kept)] if each is not None and LEAST_LOGPROB <= each <= 0)
+    known = known if len(known) == len(kept) else ()
+    return Completion(text, "stop" if whole else "length", tuple(kept), known)
 
 
 class _Refused(Exception):

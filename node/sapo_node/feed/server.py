@@ -1,19 +1,25 @@
 """Serves the feed over HTTP with JSON, on loopback, to a trainer that knows the token.
 
-    GET  /v1/work?wait=SECONDS   what the trainer is to do now
-    POST /v1/completions         the completions of the prompts
-    POST /v1/report              what a step did
-    POST /v1/started             the step of the trainer's weights
-    POST /v1/refused             the trainer cannot go back
-    GET  /openapi.json           this, as OpenAPI
+    GET    /v1/work?wait=SECONDS   what the trainer is to do now
+    POST   /v1/completions         the completions of one prompt
+    POST   /v1/report              what a step did
+    POST   /v1/started             the step of the trainer's weights
+    POST   /v1/refused             the trainer cannot go back
+    POST   /v1/lease               the trainer is alive, as any other request says
+    DELETE /v1/lease               the trainer has ended
+    GET    /openapi.json           this, as OpenAPI
 
 The token is in `feed.json` in the state folder, beside the address. Only the owner of the folder can read it. The token
-stays the same when the node restarts. 401 is a wrong token, 409 an answer to work that the node no longer has, 422 a
-body of another form. Each comes with one sentence.
+stays the same when the node restarts. A trainer names itself in the header Sapo-Trainer; the feed serves one (`lease`).
+401 is a wrong token, 403 another trainer, 409 an answer to work that the node no longer has, 422 a body of another
+form. Each comes with one sentence.
+
+Bodies are parsed in a thread, one prompt's completions at a time, so that gossip does not wait for them.
 """
 
 import hmac
 import json
+import re
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from sapo_node.feed.access import FILE, MAX_WAIT, Access, read_access
+from sapo_node.feed.access import FILE, MAX_WAIT, TRAINER, TRAINER_HEADER, Access, read_access
+from sapo_node.feed.lease import Lease, LeaseHeld
 from sapo_node.feed.messages import Completed, Done, Refused, Report, Started
 from sapo_node.feed.openapi import description
 from sapo_node.feed.policy import RemotePolicy, StaleAnswer, WrongAnswer
@@ -37,23 +44,33 @@ if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
 _CONNECTION_SECONDS = 120.0
-_BYTES_PER_CHARACTER = 64
-"""Of the JSON of a completion for each byte of its text, at most: with escapes, token ids and log-probabilities."""
-_LEAST_BODY = 65_536
+_LEAST_BODY = 2**20
+"""Bytes of a body, at most, where the completions of a prompt cannot be longer."""
+_BYTES_PER_BYTE = 6
+"""Of JSON for each byte of a text, at most: a control character is written as an escape."""
+_BYTES_PER_TOKEN = 40
+"""Of JSON for a token id and a log-probability, at most."""
+_NAME = re.compile(TRAINER)
 
 
 class FeedServer:
     """The HTTP side of one RemotePolicy."""
 
-    def __init__(self, policy: RemotePolicy, place: tuple[str, int], folder: Path, *, max_completions: int) -> None:
-        """`max_completions` is the most completions of one round. Raises LocalError for a place beyond loopback."""
+    def __init__(
+        self, policy: RemotePolicy, place: tuple[str, int], folder: Path, *, completions: int, max_tokens: int
+    ) -> None:
+        """`completions` of one prompt, of `max_tokens` each, are the longest body. Raises LocalError for a place beyond
+        loopback.
+        """
         if not ip_address(place[0]).is_loopback:
             raise LocalError(f"feed is {place[0]}; give a loopback address, and reach it from elsewhere through ssh -L")
         self._policy = policy
+        self._lease = Lease()
         self._place = place
         self.file = folder / FILE
         self._token = _old_token(self.file) or secrets.token_urlsafe(32)
-        self._max_body = _LEAST_BODY + _BYTES_PER_CHARACTER * max_completions * policy.max_bytes
+        longest = _BYTES_PER_BYTE * policy.max_bytes + _BYTES_PER_TOKEN * max_tokens
+        self._max_body = _LEAST_BODY + completions * longest
         self._posts: dict[str, tuple[type, Callable[[Any], None]]] = {
             "/v1/completions": (Completed, policy.completed),
             "/v1/report": (Report, policy.reported),
@@ -80,34 +97,67 @@ class FeedServer:
     async def _answer(self, request: Request) -> Answer:
         if not is_loopback(request.host):
             raise RefusedRequest(421, "ask for this service by a loopback address")
-        if (request.method, request.path) == ("GET", "/openapi.json"):
-            return _json(description())
+        if request.path == "/openapi.json":
+            _require_method(request, "GET")
+            return await _json(description())
         if not hmac.compare_digest(request.bearer.encode(), self._token.encode()):
             raise RefusedRequest(401, f"send the token of {FILE} as Authorization: Bearer")
-        if (request.method, request.path) == ("GET", "/v1/work"):
-            return _json(await self._policy.work(_wait(request)))
-        if request.path not in self._posts:
+        request.admit()
+        if request.path == "/v1/work":
+            _require_method(request, "GET")
+            wait = _wait(request)
+            self._renew_lease(request)
+            return await _json(await self._policy.work(wait))
+        if request.path == "/v1/lease":
+            _require_method(request, "POST", "DELETE")
+            trainer = self._renew_lease(request)
+            if request.method == "DELETE":
+                self._lease.end(trainer)
+        elif request.path in self._posts:
+            _require_method(request, "POST")
+            self._renew_lease(request)
+            await self._take(request)
+        else:
             raise RefusedRequest(404, "there is no such path; /openapi.json lists all")
-        if request.method != "POST":
-            raise RefusedRequest(405, "this path takes POST")
-        await self._take(request)
-        return _json(Done())
+        return await _json(Done())
+
+    def _renew_lease(self, request: Request) -> str:
+        """Return the name of the trainer that asks. Only the trainer with the lease is served."""
+        trainer = request.headers.get(TRAINER_HEADER.lower(), "")
+        if not _NAME.fullmatch(trainer):
+            raise RefusedRequest(
+                422, f"send {TRAINER_HEADER}: NAME, a name of your trainer alone, of 1 to 64 letters, digits, - and _"
+            )
+        try:
+            self._lease.renew(trainer)
+        except LeaseHeld as held:
+            raise RefusedRequest(403, str(held)) from held
+        return trainer
 
     async def _take(self, request: Request) -> None:
         kind, take = self._posts[request.path]
         try:
-            take(from_json(kind, await _body(request, self._max_body)))
+            take(await trio.to_thread.run_sync(_read, kind, await request.read(self._max_body)))
         except (MalformedError, WrongAnswer) as error:
             raise RefusedRequest(422, str(error)) from error
         except StaleAnswer as error:
             raise RefusedRequest(409, str(error)) from error
 
 
-async def _body(request: Request, limit: int) -> Any:
+def _require_method(request: Request, *allowed: str) -> None:
+    if "GET" in allowed:
+        allowed = (*allowed, "HEAD")  # RFC 9110, section 9.1
+    if request.method not in allowed:
+        raise RefusedRequest(405, f"this path takes {', '.join(allowed)}", {"Allow": ", ".join(allowed)})
+
+
+def _read(kind: type, data: bytes) -> Any:
+    """Raises MalformedError."""
     try:
-        return json.loads(await request.read(limit))
+        body = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise RefusedRequest(422, "the body is not JSON") from error
+        raise MalformedError("the body is not JSON") from error
+    return from_json(kind, body)
 
 
 def _wait(request: Request) -> float:
@@ -126,5 +176,6 @@ def _old_token(file: Path) -> str | None:
     return None
 
 
-def _json(content: Any) -> Answer:
-    return Answer(json.dumps(to_json(content)).encode(), "application/json")
+async def _json(content: Any) -> Answer:
+    data = await trio.to_thread.run_sync(lambda: json.dumps(to_json(content)).encode())
+    return Answer(data, "application/json")

@@ -15,18 +15,23 @@ import trio
 
 from fed_node import FedNode, external, in_thread
 from no_hub import NoHub
+from sapo_node import client
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA
 from sapo_node.client import Completion, Feed, FeedError, GroupReport, StepBack
-from sapo_node.feed.access import read_access
+from sapo_node.feed import lease
+from sapo_node.feed.access import TRAINER_HEADER, read_access
 from sapo_node.feed.conversion import train_report
-from sapo_node.feed.messages import Report, Started
+from sapo_node.feed.lease import Lease, LeaseHeld
+from sapo_node.feed.messages import Completed, Refused, Report, Started
 from sapo_node.feed.server import FeedServer
+from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import from_json
 from sapo_node.groups.messages import Sampled, TrainGroup, TrainRequest
 from sapo_node.observability.dashboard import parse_place
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL, BatchLog, StoredBatch, last_counted, local_id, trained_per_peer
+from sapo_node.training.health import WINDOW
 from sapo_protocol import Completion as Signed
 from sapo_protocol import Finish, LocalError
 
@@ -46,7 +51,7 @@ class Trainer:
             return f"Let me see. <answer>{answer}</answer>"
 
         return [
-            [Completion(text(prompt, k), "stop", (k, k + 1), (-0.5, -0.5)) for k in range(prompts.completions)]
+            [Completion(text(prompt, k), "stop", (k, k + 1), (-0.5, -0.5), "mine") for k in range(prompts.completions)]
             for prompt in prompts.prompts
         ]
 
@@ -256,6 +261,7 @@ async def test_weights_after_a_step_that_is_taken_back_are_refused(node, trainer
 async def test_a_trainer_that_starts_again_with_steps_that_are_taken_back_is_told_where_to_go(node, trainer):
     async with node.running():
         told = await until_step_back(node, trainer)
+        await in_thread(trainer.feed.close)
         again = Feed(node.file)
         with pytest.raises(
             StepBack, match=r"load the checkpoint of step 2, delete later ones and call started\(2\)"
@@ -263,29 +269,42 @@ async def test_a_trainer_that_starts_again_with_steps_that_are_taken_back_is_tol
             await in_thread(again.started, 3)
         assert (back.value.step, back.value.id) == (told.step, told.id)
         await in_thread(again.started, 2)
-        assert (await in_thread(trainer.step)).step == 3
+        assert (await in_thread(again.next_batch, trainer.sample)).step == 3
 
 
-def shaped(text="a", count=8, **more):
-    return [[{"text": text, "finish": "stop", **more}] * count] * 2
+def shaped(count=8, prompt=0, **more):
+    more = {"tokenizer": "mine", **more} if "tokens" in more else more
+    return {"prompt": prompt, "completions": [{"text": "a", "finish": "stop", **more}] * count}
 
 
 async def test_an_answer_of_another_form_is_refused_in_a_sentence_and_changes_nothing(node, trainer):
     async with node.running():
         prompts = (await in_thread(trainer.feed._work)).prompts
         for path, body, status, reason in [
-            ("completions", {"id": "prompts/old", "groups": []}, 409, "does not wait for this answer"),
-            ("completions", {"id": prompts.id, "groups": []}, 422, "give one for each prompt: 2"),
-            ("completions", {"id": prompts.id, "groups": shaped(count=7)}, 422, "7 completions; give 8"),
-            ("completions", {"id": prompts.id, "groups": shaped(tokens=[1.5])}, 422, "whole number"),
-            ("completions", {"id": prompts.id, "groups": shaped(logprobs=[0])}, 422, "numbers of logprobs"),
+            ("completions", {"id": "prompts/old", **shaped()}, 409, "does not wait for this answer"),
+            ("completions", {"id": prompts.id, **shaped(prompt=2)}, 422, "give a number from 0 to 1"),
+            ("completions", {"id": prompts.id, **shaped(prompt=-1)}, 422, "prompt must be a whole number from 0"),
+            ("completions", {"id": prompts.id, **shaped(count=7)}, 422, "7 completions; give 8"),
+            ("completions", {"id": prompts.id, **shaped(tokens=[1.5])}, 422, "whole number"),
+            ("completions", {"id": prompts.id, **shaped(logprobs=[0])}, 422, "1 logprobs of 0 tokens"),
+            ("completions", {"id": prompts.id, **shaped(tokens=[7], tokenizer="")}, 422, "name their tokenizer"),
+            ("completions", {"id": prompts.id, **shaped(tokens=[7], tokenizer="a" * 65)}, 422, "at most 64 characters"),
+            *(
+                ("completions", {"id": prompts.id, **shaped(tokens=[7], logprobs=[each])}, 422, "logprobs")
+                for each in (0.1, -1e308, -1e300, 1e308, True, -(10**400))
+            ),
+            *(
+                ("completions", {"id": prompts.id, **shaped(tokens=[each])}, 422, "whole number from 0")
+                for each in (-1, 2**31, 10**4_000)
+            ),
+            ("completions", {"id": prompts.id, **shaped(tokens=[7] * 81)}, 422, "81 tokens; give at most 80"),
             ("completions", {"id": prompts.id, "rewards": []}, 422, "has no 'rewards'"),
             ("completions", [], 422, "must be an object"),
             ("report", {"id": prompts.id}, 422, "asks for no report"),
             ("report", {"id": "batch/1/00"}, 409, "does not wait"),
             ("refused", {"id": prompts.id, "reason": ""}, 422, "cannot be refused"),
-            *(("started", {"step": step}, 422, "the node knows the steps from 0 to 0") for step in (1, -1, 10**30)),
-            ("work", {}, 404, "no such path"),
+            ("started", {"step": 1}, 409, "the node knows the steps from 0 to 0"),
+            *(("started", {"step": step}, 422, "step must be a whole number from 0") for step in (-1, 10**30)),
         ]:
             with pytest.raises(FeedError, match=reason) as refused:
                 await in_thread(trainer.feed._ask, dict, "POST", path, body)
@@ -293,17 +312,118 @@ async def test_an_answer_of_another_form_is_refused_in_a_sentence_and_changes_no
         assert (await in_thread(trainer.feed._work)).prompts == prompts
 
 
+async def test_the_completions_of_a_prompt_may_come_again_and_in_any_order(node, trainer):
+    async with node.running(rounds=1):
+        prompts = (await in_thread(trainer.feed._work)).prompts
+        groups = trainer.sample(prompts)
+        for number in (1, 1, 0, 0):
+            await in_thread(trainer.feed._post, "completions", Completed(prompts.id, number, tuple(groups[number])))
+        batch = await in_thread(trainer.step)
+    assert [[each.text for each in group.completions] for group in batch.groups] == [
+        [each.text for each in group] for group in groups
+    ]
+
+
+async def test_a_sampler_that_leaves_a_prompt_out_is_told(node, trainer):
+    async with node.running():
+        with pytest.raises(FeedError, match="sample returned 1 groups for 2 prompts"):
+            await in_thread(trainer.feed.next_batch, lambda prompts: trainer.sample(prompts)[:1])
+
+
+async def test_a_batch_names_the_tokenizer_of_a_trainer_that_another_one_follows(node, trainer):
+    async with node.running():
+        await in_thread(trainer.feed.next_batch, trainer.sample)
+        await in_thread(trainer.feed.close)
+    async with node.running():
+        second = Feed(node.file)
+        batch = await in_thread(second.next_batch, trainer.sample)
+    assert {each.tokenizer for group in batch.groups for each in group.completions} == {"mine"}
+
+
+async def test_a_figure_that_is_none_is_told_to_the_trainer_by_its_name(node, trainer):
+    async with node.running():
+        batch = await in_thread(trainer.feed.next_batch, trainer.sample)
+        for figure in ("loss", "grad_norm", "entropy", "learning_rate"):
+            with pytest.raises(LocalError, match=f"Report.{figure} must be a number"):
+                await in_thread(partial(trainer.feed.report, batch, {}, **{figure: float("nan")}))
+
+
+async def test_a_reason_that_no_database_can_store_ends_no_node(node, trainer):
+    async with node.running():
+        back = await until_step_back(node, trainer)
+        await in_thread(trainer.feed._post, "refused", Refused(back.id, "a" * 200 + "\ud800\n\x1b"))
+        assert (await in_thread(trainer.step)).step == max(trainer.trained)
+
+
+async def test_a_second_trainer_is_refused_until_the_first_has_ended(node, trainer):
+    async with node.running():
+        await in_thread(trainer.step)
+        second = Feed(node.file)
+        for ask in (partial(second.started, 0), partial(second.next_batch, trainer.sample)):
+            with pytest.raises(FeedError, match=r"another trainer has this feed.*stop it") as refused:
+                await in_thread(ask)
+            assert refused.value.status == 403
+        assert node.policy.step == 1
+        await in_thread(trainer.feed.close)
+        await in_thread(second.started, 0)
+        assert node.policy.step == 0
+
+
+def test_a_lease_ends_some_seconds_after_the_last_request():
+    now = 0.0
+    held = Lease(lambda: now)
+    held.renew("a")
+    now = lease.SECONDS - 1
+    with pytest.raises(LeaseHeld, match=r"asked 39 s ago.*frees the feed 40 s after"):
+        held.renew("b")
+    held.renew("a")
+    now += lease.SECONDS - 1
+    with pytest.raises(LeaseHeld):
+        held.renew("b")
+    held.end("b")
+    with pytest.raises(LeaseHeld):
+        held.renew("b")
+    now += 1
+    held.renew("b")
+    with pytest.raises(LeaseHeld):
+        held.renew("a")
+
+
+async def test_a_trainer_in_a_long_step_keeps_its_lease(node, trainer, monkeypatch):
+    monkeypatch.setattr(client, "_RENEW_SECONDS", 0.05)
+    async with node.running():
+        batch = await in_thread(trainer.feed.next_batch, trainer.sample)
+        monkeypatch.setattr(lease, "SECONDS", 1.0)
+        await trio.sleep(1.2)
+        second = Feed(node.file)
+        with pytest.raises(FeedError, match="another trainer"):
+            await in_thread(second.started, 0)
+        await in_thread(trainer.feed.report, batch, {})
+
+
+async def test_a_trainer_that_names_itself_in_no_way_is_refused(node):
+    async with asking(node) as (client, asks):
+        for name in (None, "", "a b", "a" * 65, "\u00e4".encode()):
+            headers = {key: value for key, value in asks.items() if key != TRAINER_HEADER}
+            headers |= {} if name is None else {TRAINER_HEADER: name}
+            reply = await client.get("/v1/work", headers=headers)
+            assert (reply.status_code, "Sapo-Trainer: NAME" in reply.text) == (422, True)
+
+
 async def test_a_report_that_does_not_fit_its_batch_is_refused(node, trainer):
     async with node.running():
         batch = await in_thread(trainer.feed.next_batch, trainer.sample)
         for change, reason in [
             ({"groups": {"local/9": {"tokens": 1}}}, "no group 'local/9'"),
-            ({"groups": {"local/0": {"tokens": -1}}}, "fewer than 0"),
-            ({"groups": {"local/0": {"tokens": 2**63}}}, "more than 2,147,483,648 tokens"),
-            ({"groups": {"local/0": {"masked": 2**63}}}, "more than 2,147,483,648 tokens"),
+            *(({"groups": {"local/0": {"tokens": each}}}, "0 to 2,147,483,648") for each in (-1, 2**63, 10**4_000)),
+            ({"groups": {"local/0": {"masked": 2**63}}}, "0 to 2,147,483,648"),
             ({"groups": {"local/0": {"rejected": {"8": "length"}}}}, "has the completions 0 to 7"),
-            ({"saved": 2}, "give a step from 0 to 1"),
-            ({"loss": "low"}, "a finite number"),
+            ({"groups": {"local/0": {"untrained": [-1]}}}, "0 to 2,147,483,648"),
+            *(({"saved": each}, "saved") for each in (2, -1, 2**63)),
+            *(({"loss": each}, "loss must be a number") for each in ("low", True, 1e308, -1e308, 10**400)),
+            *(({"grad_norm": each}, "grad_norm must be a number") for each in (-1, 1e308)),
+            *(({"entropy": each}, "entropy must be a number") for each in (-0.1, 1e3, 1e308)),
+            *(({"learning_rate": each}, "learning_rate must be a number") for each in (-1, 1e308)),
         ]:
             with pytest.raises(FeedError, match=reason) as refused:
                 await in_thread(trainer.feed._ask, dict, "POST", "report", {"id": batch.id, **change})
@@ -311,12 +431,28 @@ async def test_a_report_that_does_not_fit_its_batch_is_refused(node, trainer):
         assert last_counted(node.database) == 0
 
 
+async def test_numbers_at_the_ends_of_their_ranges_end_no_node_and_are_read_again(node, trainer):
+    sample = trainer.sample
+    trainer.sample = lambda prompts: [
+        [replace(each, tokens=(2**31 - 1,) * 80, logprobs=(-1e6,) * 80) for each in group] for group in sample(prompts)
+    ]
+    figures = {"loss": -3.4e38, "grad_norm": 3.4e38, "entropy": 64.0, "learning_rate": 1e3}
+    async with node.running():
+        for _ in range(WINDOW):
+            await in_thread(partial(trainer.step, **figures))
+    async with node.running():
+        node.offer(0)
+        batch = await in_thread(trainer.step)
+    [other] = [group for group in batch.groups if group.source == "external"]
+    assert other.bounds == Bounds(-1e6, -8e7)
+
+
 @asynccontextmanager
 async def asking(node):
     async with node.running():
         access = read_access(node.file)
         async with httpx.AsyncClient(base_url=access.url, trust_env=False) as client:
-            yield client, {"Authorization": f"Bearer {access.token}"}
+            yield client, {"Authorization": f"Bearer {access.token}", TRAINER_HEADER: "test"}
 
 
 async def test_nothing_is_told_without_the_token(node):
@@ -341,16 +477,33 @@ async def test_a_page_of_another_host_name_is_refused(node):
 
 async def test_a_body_beyond_the_bound_is_refused(node):
     async with asking(node) as (client, token):
-        reply = await client.post("/v1/completions", content=b" " * 2_000_000, headers=token)
+        reply = await client.post("/v1/completions", content=b" " * 3_000_000, headers=token)
         assert (reply.status_code, "more than" in reply.text) == (413, True)
         assert (await client.post("/v1/completions", content=b"[" * 50_000, headers=token)).status_code == 422
 
 
-async def test_what_is_no_path_or_method_is_refused(node):
-    async with asking(node) as (client, token):
-        assert (await client.get("/v1/report", headers=token)).status_code == 405
-        assert (await client.post("/v1/work", headers=token)).status_code == 404
-        assert (await client.get("/v1/work?wait=-1", headers=token)).status_code == 422
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/work", "GET, HEAD"),
+        ("/openapi.json", "GET, HEAD"),
+        ("/v1/lease", "POST, DELETE"),
+        *((f"/v1/{path}", "POST") for path in ("completions", "report", "started", "refused")),
+    ],
+)
+async def test_another_method_is_refused_with_those_that_a_path_takes(node, path, allowed):
+    async with asking(node) as (client, asks):
+        for method in {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"} - {*allowed.split(", ")}:
+            reply = await client.request(method, path, headers=asks)
+            assert (reply.status_code, reply.headers["allow"]) == (405, allowed)
+
+
+async def test_what_is_no_path_or_no_time_is_refused(node):
+    async with asking(node) as (client, asks):
+        assert (await client.get("/v1/nothing", headers=asks)).status_code == 404
+        for wait in ("-1", "30.1", "nan", "inf", "", "1e999", "9" * 5_000):
+            assert (await client.get(f"/v1/work?wait={wait}", headers=asks)).status_code == 422
+        assert (await client.head("/v1/work?wait=0", headers=asks)).status_code == 200
 
 
 async def test_only_the_owner_can_read_the_token_and_it_outlives_a_restart(node):
@@ -368,13 +521,13 @@ def test_a_damaged_file_of_a_feed_is_refused_by_both_sides(node, content):
     with pytest.raises(LocalError, match="remove it"):
         Feed(node.file).started(0)
     with pytest.raises(LocalError, match="remove it"):
-        FeedServer(SimpleNamespace(max_bytes=1), ("127.0.0.1", 0), node.folder, max_completions=8)
+        FeedServer(SimpleNamespace(max_bytes=1), ("127.0.0.1", 0), node.folder, completions=8, max_tokens=80)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:8000", "[::]:0", "example.org:80", "here"])
 async def test_an_address_beyond_loopback_is_refused(node, address, manifest):
     with pytest.raises(LocalError, match="feed is"):
-        FeedServer(None, parse_place(address, "feed"), node.folder, max_completions=8)
+        FeedServer(None, parse_place(address, "feed"), node.folder, completions=8, max_tokens=80)
 
 
 def test_a_feed_beside_the_learner_is_refused():
@@ -418,7 +571,7 @@ async def test_every_answer_and_every_body_fits_the_openapi_description(node, tr
             method,
             f"{access.url}/v1/{path}",
             json=body,
-            headers={"Authorization": f"Bearer {access.token}"},
+            headers={"Authorization": f"Bearer {access.token}", TRAINER_HEADER: "test"},
             trust_env=False,
         )
         seen.append((method, f"/v1/{path.partition('?')[0]}", body, reply.json()))

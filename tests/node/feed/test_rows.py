@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from sapo_node.client import Prompts, completions_of, mark, newest, prompt_ids, reports_of, rows_of
 from sapo_node.feed.conversion import messages_of
 from sapo_node.feed.messages import Batch, Graded, Group, Message
+from sapo_node.feed.rows import digest_of
 from sapo_node.groups.messages import GroupReport, LearnerOptions, Refusal
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner.folder import POLICY_DIR
@@ -50,9 +51,38 @@ def test_special_tokens_in_the_text_of_a_peer_are_ordinary_text(tokenizer):
     assert tokenizer.eos_token_id not in row.completion[:-1]
 
 
+def own(tokenizer, text, advantage, tokens, logprobs=()):
+    return graded(text, advantage, tokens=tokens, logprobs=logprobs, tokenizer=digest_of(tokenizer))
+
+
 def test_a_completion_of_this_trainer_keeps_its_own_tokens(tokenizer):
-    [row] = rows_of(batch(graded("six", -1.0, tokens=(5, 6, 7)), source="local", weight=1.0), tokenizer, max_tokens=64)
+    found = batch(own(tokenizer, "six", -1.0, (5, 6, 7)), source="local", weight=1.0)
+    [row] = rows_of(found, load_tokenizer(POLICY_DIR), max_tokens=64)
     assert (row.completion, row.mask, row.advantage) == ([5, 6, 7], [1, 1, 1], -1.0)
+
+
+def with_a_word_more(tokenizer):
+    tokenizer.add_tokens(["swarmish"])
+
+
+def with_another_template(tokenizer):
+    tokenizer.chat_template = TEMPLATE
+
+
+@pytest.mark.parametrize("change", [with_a_word_more, with_another_template])
+def test_the_tokens_of_another_tokenizer_are_not_believed_and_the_text_is_encoded_anew(tokenizer, change):
+    other = load_tokenizer(POLICY_DIR)
+    change(other)
+    for tokens in ((5, 6, 7), (17_867,) * 3):  # the second is beyond the vocabulary
+        found = batch(own(other, CORRECT, 1.0, tokens, (-0.5,) * 3), source="local", weight=1.0)
+        [row] = rows_of(found, tokenizer, max_tokens=64)
+        assert tokenizer.decode(row.completion) == CORRECT + tokenizer.eos_token
+        assert (row.mask, row.logprobs) == ([1] * len(row.completion), ())
+
+
+def test_tokens_of_a_tokenizer_without_a_name_are_not_believed(tokenizer):
+    [row] = rows_of(batch(graded(CORRECT, 1.0, tokens=(5, 6)), source="local"), tokenizer, max_tokens=64)
+    assert tokenizer.decode(row.completion) == CORRECT + tokenizer.eos_token
 
 
 def test_the_log_probabilities_of_an_engine_go_with_the_tokens_that_are_kept(tokenizer):
@@ -61,8 +91,15 @@ def test_the_log_probabilities_of_an_engine_go_with_the_tokens_that_are_kept(tok
     logprobs = [[-0.5, -1.0, -2.0], [-0.5, None], [-0.5]]
     [sampled] = completions_of(asked, [[5, end, 6], [5, 6], [7]], tokenizer, logprobs=logprobs)
     assert [each.logprobs for each in sampled] == [(-0.5, -1.0), (), (-0.5,)]
-    own = batch(graded("a", 1.0, tokens=(5, end), logprobs=(-0.5, -1.0)), graded("b", -1.0), source="local")
-    assert [row.logprobs for row in rows_of(own, tokenizer, max_tokens=8)] == [(-0.5, -1.0), ()]
+    found = batch(own(tokenizer, "a", 1.0, (5, end), (-0.5, -1.0)), graded("b", -1.0), source="local")
+    assert [row.logprobs for row in rows_of(found, tokenizer, max_tokens=8)] == [(-0.5, -1.0), ()]
+
+
+@pytest.mark.parametrize("logprob", [float("nan"), -float("inf"), float("inf"), 0.1, -1e300])
+def test_a_completion_with_a_log_probability_that_no_token_has_is_sent_without_them(tokenizer, logprob):
+    asked = Prompts("p", (CHAT,), 1, 8, 1024)
+    [[sampled]] = completions_of(asked, [[5, 6]], tokenizer, logprobs=[[-0.5, logprob]])
+    assert (sampled.tokens, sampled.logprobs) == ((5, 6), ())
 
 
 def test_a_masked_phrase_is_not_trained_on(tokenizer):

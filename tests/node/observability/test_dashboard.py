@@ -253,9 +253,11 @@ async def test_every_metric_is_documented(page, database):
     assert all(f"`{name}`" in documented for name in names)
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-async def test_nothing_can_be_written(page, method):
-    assert (await page.request(method, "/api/state")).status_code == 405
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
+@pytest.mark.parametrize("path", ["/", "/api/state", "/metrics"])
+async def test_nothing_can_be_written(page, method, path):
+    reply = await page.request(method, path)
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD")
 
 
 async def test_another_name_for_this_host_is_refused(page):

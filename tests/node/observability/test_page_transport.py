@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from sapo_node.observability.dashboard import Dashboard
+from sapo_node.observability.dashboard import Dashboard, http
 from sapo_node.observability.dashboard.facts import Facts
-from sapo_node.observability.dashboard.http import MAX_CONNECTIONS, SECONDS
+from sapo_node.observability.dashboard.http import MAX_CONNECTIONS, SECONDS, Answer
 from sapo_protocol import load_manifest
 
 LOOPBACK, EVERYWHERE = ("127.0.0.1", 0), ("0.0.0.0", 0)
@@ -172,6 +172,42 @@ async def test_half_requests_take_no_more_descriptors_than_the_bound_and_keep_no
     finally:
         for half in halves:
             half.close()
+
+
+async def test_a_client_that_has_shown_its_token_gives_way_to_no_silent_connection(nursery):
+    asked, answered = trio.Event(), trio.Event()
+
+    async def answer(request):
+        request.admit()
+        asked.set()
+        await answered.wait()
+        return Answer(b"here")
+
+    async def ask():
+        assert (await exchange(port, asks(b"localhost"))).endswith(b"here")
+        done.set()
+
+    done = trio.Event()
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    nursery.start_soon(http.serve, listener, answer)
+    nursery.start_soon(ask)
+    await asked.wait()
+    silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(3 * MAX_CONNECTIONS)]
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    answered.set()
+    with trio.fail_after(5):
+        await done.wait()
+        # each place is taken by a client with the token: a new connection is closed
+        asked, answered = trio.Event(), trio.Event()
+        holders = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(MAX_CONNECTIONS)]
+        for stream in holders:
+            await stream.send_all(asks(b"localhost"))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as late:
+            assert await late.receive_some() == b""
+    for stream in (*silent, *holders):
+        await stream.aclose()
 
 
 async def test_a_half_request_ends_with_its_time(serve, autojump_clock):

@@ -1,5 +1,6 @@
 """HTTP/1.1 for the page and the feed: one request per connection, and at most MAX_CONNECTIONS connections. One lasts at
-most SECONDS, or as long as the service says.
+most SECONDS, or as long as the service says. When all are taken, the oldest connection gives way to a new one. A
+connection whose client has shown a token gives way to none.
 
 The page shares the node's file descriptors with its peers, so the server keeps no connection alive. A request to change
 the protocol (HTTP/2, WebSocket) is answered in HTTP/1.1. h11 parses the request. This module then holds the target and
@@ -41,9 +42,10 @@ Host = IPv4Address | IPv6Address | str
 class RefusedRequest(Exception):
     """A request that is answered by this status and sentence."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
         self.status = status
+        self.headers = headers or {}
 
 
 async def _no_body(_: int) -> bytes:
@@ -63,6 +65,8 @@ class Request:
     """By name in lower case."""
     read: Callable[[int], Awaitable[bytes]] = field(default=_no_body, compare=False)
     """Reads the body of at most so many bytes. Raises RefusedRequest."""
+    admit: Callable[[], None] = field(default=lambda: None, compare=False)
+    """Called by a service whose token the client has shown: this connection gives way to none."""
 
     @property
     def bearer(self) -> str:
@@ -81,9 +85,9 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def refusal(status: int, text: str) -> Answer:
+def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> Answer:
     """An answer that says what is wrong with the request."""
-    return Answer(text.encode(), status=status)
+    return Answer(text.encode(), status=status, headers=headers or {})
 
 
 Answering = Callable[[Request], Awaitable[Answer]]
@@ -95,28 +99,30 @@ def is_loopback(host: Host) -> bool:
 
 
 async def serve(listener: trio.SocketListener, answer: Answering, *, seconds: float = SECONDS) -> None:
-    """Answer requests until cancelled. At MAX_CONNECTIONS the server drops the oldest connection for a new one, and a
-    connection ends after so many seconds.
-    """
-    open_connections: list[trio.CancelScope] = []
+    """Answer requests until cancelled. A connection ends after so many seconds."""
+    connections: dict[trio.CancelScope, bool] = {}
+    """The open connections, oldest first, and whether the client has shown a token."""
 
     async def handle(stream: trio.SocketStream) -> None:
-        if len(open_connections) == MAX_CONNECTIONS:
-            open_connections.pop(0).cancel()
+        if len(connections) == MAX_CONNECTIONS:
+            oldest = next((scope for scope, is_known in connections.items() if not is_known), None)
+            if oldest is None:
+                return
+            del connections[oldest]
+            oldest.cancel()
         with trio.move_on_after(seconds) as scope:
-            open_connections.append(scope)
+            connections[scope] = False
             try:
-                await _converse(stream, answer)
+                await _converse(stream, answer, partial(connections.__setitem__, scope, True))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the client is gone
             finally:
-                if scope in open_connections:
-                    open_connections.remove(scope)
+                connections.pop(scope, None)
 
     await trio.serve_listeners(handle, [listener])
 
 
-async def _converse(stream: trio.SocketStream, answer: Answering) -> None:
+async def _converse(stream: trio.SocketStream, answer: Answering, admit: Callable[[], None]) -> None:
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     without_content = False
     try:
@@ -128,7 +134,7 @@ async def _converse(stream: trio.SocketStream, answer: Answering) -> None:
             return  # the client closed without a request
         request = _parse(event)
         if isinstance(request, Request):
-            request = replace(request, read=partial(_read_body, connection, stream))
+            request = replace(request, read=partial(_read_body, connection, stream), admit=admit)
         answered = request if isinstance(request, Answer) else await _answered(request, answer)
         without_content = event.method == b"HEAD"
     headers = [
@@ -169,7 +175,7 @@ async def _answered(request: Request, answer: Answering) -> Answer:
     try:
         return await answer(request)
     except RefusedRequest as refused:
-        return refusal(refused.status, str(refused))
+        return refusal(refused.status, str(refused), refused.headers)
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         raise  # the client is gone
     except Exception:
@@ -187,7 +193,8 @@ def _parse(event: h11.Request) -> Request | Answer:
     if host is None:
         return refusal(400, "the Host header names no host in the form of NAME:PORT")
     path, _, query = target.partition("?")
-    return Request(event.method.decode("ascii"), host, unquote(path), dict(parse_qsl(query)), headers)
+    values = dict(parse_qsl(query, keep_blank_values=True))
+    return Request(event.method.decode("ascii"), host, unquote(path), values, headers)
 
 
 def parse_host(text: str) -> Host | None:

@@ -128,13 +128,15 @@ class Dashboard:
     def _refusal(self, request: Request) -> Answer | None:
         """An answer to whom nothing is shown: by the method, the asking site, the name of this host, or the token."""
         if request.method not in ("GET", "HEAD"):
-            return refusal(405, "this page is read-only")
+            return refusal(405, "this page is read-only", {"Allow": "GET, HEAD"})
         if request.path != "/" and request.headers.get("sec-fetch-site") in _OTHER_SITES:
             return refusal(403, "another site asks for this; open the page of the node by its own address")
         if self._token is None and not is_loopback(request.host):
             return refusal(421, "open this page by its IP address")
-        if self._token is not None and not self._knows_token(request):
-            return refusal(401, "open the address that the node printed, with its token")
+        if self._token is not None:
+            if not self._knows_token(request):
+                return refusal(401, "open the address that the node printed, with its token")
+            request.admit()
         return None
 
     def _greeting(self, request: Request) -> Answer | None:
@@ -171,8 +173,7 @@ class Dashboard:
                 return self._facts.state()
             case ["summary"]:
                 return self._facts.summary()
-            case ["groups"] if query.get("fate", Fate.OWN) in tuple(Fate):
-                fate = query.get("fate")
+            case ["groups"] if (fate := query.get("fate", "")) in ("", *Fate):
                 return self._facts.groups(Fate(fate) if fate else None, _whole(query, "last", SHOWN_GROUPS))
             case ["curve"]:
                 return self._facts.curve(_whole(query, "first"), _whole(query, "last"))
