@@ -15,7 +15,7 @@ from typing import get_type_hints
 from harness import MANIFEST, Source, small_pages
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.cli.tables import render
+from sapo_node.cli.tables import Screen
 from sapo_node.cli.terminal import Terminal
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.observability import explain
@@ -47,7 +47,7 @@ SESSION = SessionFacts(
     genesis=0,
     epoch_seconds=600,
     addresses=("/ip4/127.0.0.1/tcp/1",),
-    notices=("naïve",) * 20,
+    notices=({"at": 1.0, "level": "info", "text": "naïve"},) * 20,
 )
 TABLES = (
     *(
@@ -185,7 +185,7 @@ READERS = (restored, shown_by_status, shown_by_the_page, drawn, explained, start
 def screen(view: Overview) -> None:
     """What `status` prints."""
     out = io.StringIO()
-    Terminal(file=out, width=100, force_terminal=False).print(render(view))
+    Terminal(file=out, width=100, force_terminal=False).print(Screen(view))
     assert out.getvalue().replace("\n", "").isprintable()
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sapo_node.groups.types import ContributionReport
 from sapo_node.observability.overview import Overview
+from sapo_node.observability.stored import Notice
 from sapo_node.training.round import Phase, RoundReport
 
 
@@ -59,7 +60,7 @@ class Phased:
 class Noticed:
     """Something that a person may want to know."""
 
-    text: str
+    notice: Notice
 
 
 @dataclass(frozen=True, slots=True)

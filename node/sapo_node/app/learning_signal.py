@@ -5,6 +5,7 @@ never correct, or always, trains on nothing of its own, however long it runs.
 """
 
 import logging
+from collections.abc import MutableMapping
 
 from sapo_node.app.advice import for_too_easy, for_too_hard
 from sapo_node.app.config import Config
@@ -23,11 +24,12 @@ in 20 is informative, the chance of so many without one is 4 %.
 class LearningSignal:
     """Follows the rounds of one start of a node."""
 
-    def __init__(self, config: Config, max_bytes: int) -> None:
-        """`max_bytes` is what the swarm keeps of a completion."""
+    def __init__(self, config: Config, max_bytes: int, standing: MutableMapping[str, str]) -> None:
+        """`max_bytes` is what the swarm keeps of a completion. `standing["signal"]` is the warning, while it holds."""
         self._config = config
         self._max_bytes = max_bytes
         self._warned = False
+        self._standing = standing
         self._forget()
 
     def _forget(self) -> None:
@@ -39,6 +41,7 @@ class LearningSignal:
         """Count a round, and log a warning after MAX_QUIET_GROUPS quiet groups. The log becomes a notice."""
         if report.informative:
             self._forget()
+            self._standing.pop("signal", None)
             return
         self._groups += report.local
         self._rewards += report.reward * report.local
@@ -47,9 +50,12 @@ class LearningSignal:
         trained = report.training.groups
         local = [trained[name] for name in map(local_id, range(report.local)) if name in trained]
         self._without_room += sum(group.refused is Refusal.NO_ROOM for group in local)
-        if self._groups >= MAX_QUIET_GROUPS and not self._warned:
+        if self._groups < MAX_QUIET_GROUPS:
+            return
+        self._standing["signal"] = self._warning()
+        if not self._warned:
             self._warned = True
-            logger.warning("%s", self._warning())
+            logger.error("%s", self._standing["signal"])
 
     def _warning(self) -> str:
         reward = self._rewards / self._groups

@@ -9,7 +9,7 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 `run` plays its rounds; `exchange` holds what it does with its peers meanwhile.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -76,6 +76,8 @@ class Node:
     history: History
     tally: Tally
     epochs: Epochs
+    standing: MutableMapping[str, str]
+    """What is wrong now, or awaited, by the part that says so; `observability/condition.py` has the parts."""
     defences: Defences
 
     @property
@@ -127,12 +129,19 @@ class Node:
         """What the node waits for now."""
         now = self.swarm.clock.now()
         listens = self.counters.listening_seconds(now, self.swarm.clock.steady())
-        waits = [("the end of listening, before it publishes", now + listens)] if listens else []
+        waits: list[Wait] = []
+        if listens:
+            why = (
+                "another node may use this key: its state is new, copied or restored"
+                if self.counters.believes_clock
+                else "the clock jumped, or the machine was off"
+            )
+            waits.append(Wait(what="the end of listening, before it publishes", until=round(now + listens), why=why))
         if self.counters.epoch(now) < 0:
-            waits.append(("the beginning of the swarm", self.swarm.manifest.genesis))
-        if self.epochs.waits_until:
-            waits.append(("the next epoch: all rounds of this one are played", self.epochs.waits_until))
-        return [Wait(what=what, until=round(until)) for what, until in waits]
+            waits.append(Wait(what="the beginning of the swarm", until=self.swarm.manifest.genesis))
+        if until := self.epochs.waits_until:
+            waits.append(Wait(what="the next epoch: all rounds of this one are played", until=round(until)))
+        return waits
 
     def refresh_decisions(self) -> None:
         """Take over what the operator decided meanwhile, and drop what waits of peers that are now banned."""
@@ -151,6 +160,7 @@ def build_node(
     examples: Examples = NO_EXAMPLES,
     journal: Journal | None = None,
     archive: Archive | None = None,
+    standing: MutableMapping[str, str] | None = None,
     on_fatal: Callable[[LocalError], None],
     defences: Defences = DEFENDED,
 ) -> Node:
@@ -196,6 +206,7 @@ def build_node(
         contributor=contributor,
         history=history,
         tally=tally,
+        standing={} if standing is None else standing,
         defences=defences,
         epochs=Epochs(swarm, counters=counters, ledger=ledger, ingest=ingest, pool=pool),
     )

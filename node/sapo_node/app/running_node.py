@@ -13,7 +13,7 @@ import trio
 from sapo_node.app.advice import too_long_for
 from sapo_node.app.config import Config
 from sapo_node.app.curves import start_curves
-from sapo_node.app.events import Observer, PageServed, Stopped
+from sapo_node.app.events import Observer, PageServed, Refreshed, Stopped
 from sapo_node.app.exchange import (
     broadcast_evidence,
     disconnect_banned,
@@ -36,7 +36,7 @@ from sapo_node.app.trained_model import remember, require_same_policy
 from sapo_node.app.unused import unused_settings
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors, KnownPeers
-from sapo_node.net.interface import NetworkNotice, PeerConnected
+from sapo_node.net.interface import BootstrapUnreachable, NetworkNotice, PeerConnected, ServiceRestarted
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.curves.request import require_installed
@@ -44,6 +44,7 @@ from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.explain import moment
 from sapo_node.observability.journal import Journal
+from sapo_node.observability.stored import Role
 from sapo_node.processes.clock import SystemClock
 from sapo_node.processes.descriptors import raise_limit
 from sapo_node.rollouts.archive import Archive
@@ -88,7 +89,8 @@ class RunningNode:
         self._contributor = contributor
         self._swarm = SwarmContext(load_manifest(config.swarm), SystemClock(), identity, random.SystemRandom())
         self._folder = state_folder(config.states, self._swarm.manifest, identity.peer_id)
-        self._session = Session(observer)
+        role: Role = "contributes" if contributor else "feeds" if config.fed else "trains" if config.train else "relays"
+        self._session = Session(observer, role, self._folder.path)
         self._connected = trio.Event()
         self._fatal: LocalError | None = None
         self._scope = trio.CancelScope()
@@ -102,10 +104,10 @@ class RunningNode:
             stack.enter_context(self._session.warnings_as_notices())
             stack.enter_context(locked(self._folder))
             if low := raise_limit():
-                self._session.tell(low)
+                self._session.tell(low, "attention")
             database = Database(self._folder.database, SCHEMA)
             stack.callback(database.close)
-            stack.callback(self._session.note_end, database)
+            stack.push(partial(self._note_end, database))
             # Make the counters first. If a later step fails, the key has a state when the operator starts again.
             counters = self._counters(database)
             with self._scope:
@@ -114,6 +116,7 @@ class RunningNode:
                     nursery.cancel_scope.cancel()
             if self._fatal:
                 raise self._fatal
+            self._session.note_end(database, "")
             self._observer(Stopped(self._session.view(database)))
 
     def _counters(self, database: Database) -> Counters:
@@ -167,9 +170,10 @@ class RunningNode:
             examples=await build_examples(self._swarm.manifest, sandbox, recipe_of(self._config).examples),
             journal=Journal(database),
             archive=Archive(database, self._config.archive * 2**20) if self._config.archive else None,
+            standing=self._session.standing,
             on_fatal=self._stop_for,
         )
-        start_curves(nursery, node, self._folder, self._session.tell)
+        start_curves(nursery, node, self._folder, partial(self._session.tell, level="attention"))
         nursery.start_soon(self._await_signals, node)
         network = self._network(node, settings)
         await nursery.start(network.run)
@@ -208,7 +212,8 @@ class RunningNode:
         """Start the sandbox and, if the node trains, the learner. Raises LocalError if a task cannot be built here."""
         manifest = self._swarm.manifest
         sandbox = Sandbox()
-        learner = Learner(learner_options(self._config, manifest, self._folder)) if self._config.train else None
+        options = learner_options(self._config, manifest, self._folder) if self._config.train else None
+        learner = Learner(options, self._session.standing) if options else None
 
         async def start(part: str, process: Sandbox | Learner) -> None:
             await nursery.start(process.run)
@@ -250,8 +255,10 @@ class RunningNode:
         """Return the configuration. If there is no sandbox to score peers' text, set J to 0."""
         if sandbox.confined or self._config.no_sandbox or not self._config.external:
             return self._config
+        self._session.standing["sandbox"] = sandbox.describe()
         self._session.tell(
-            f"the node trains on no external groups: {sandbox.describe()}; --no-sandbox scores them without a sandbox"
+            f"the node trains on no external groups: {sandbox.describe()}; --no-sandbox scores them without a sandbox",
+            "attention",
         )
         return replace(self._config, external=0)
 
@@ -261,9 +268,10 @@ class RunningNode:
         manifest = self._swarm.manifest
         if node.counters.epoch(self._swarm.clock.now()) < 0:
             self._session.tell(f"the swarm begins {moment(manifest.genesis)}; the node plays no round before")
-        of_model = too_long_for(self._config, manifest.max_completion_bytes), learner.ready.memory if learner else None
-        for text in filter(None, of_model):
-            self._session.tell(text)
+        if too_long := too_long_for(self._config, manifest.max_completion_bytes):
+            self._session.tell(too_long, "attention")
+        if learner and learner.ready.memory:
+            self._session.tell(learner.ready.memory)
         if learner and learner.ready.fallback:
             self._session.tell(f"checkpoint {learner.ready.fallback}")
         seconds = node.counters.listening_seconds(self._swarm.clock.now(), self._swarm.clock.steady())
@@ -286,15 +294,27 @@ class RunningNode:
                 if node.stopping.is_set() or self._config.fed:  # a round of a trainer may take as long as it likes
                     self._scope.cancel()
                 node.stopping.set()
-                self._session.tell(
-                    f"stopping{' after this round' if self._config.train else ''}; a second Ctrl-C stops at once"
-                )
+                how = f"{' after this round' if self._config.train else ''}; a second Ctrl-C stops at once"
+                self._session.standing["stopping"] = how
+                self._session.tell(f"stopping{how}")
+                self._observer(Refreshed(partial(self._session.view, node.database)))
 
     def _notice(self, node: Node, notice: NetworkNotice) -> None:
         if isinstance(notice, PeerConnected):
             self._connected.set()
         node.notice(notice)
-        self._session.tell(str(notice))
+        needs_person = isinstance(notice, BootstrapUnreachable | ServiceRestarted)
+        self._session.tell(str(notice), "attention" if needs_person else "info")
+
+    def _note_end(
+        self, database: Database, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        del kind, trace
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if error:
+            failure = str(error) or type(error).__name__
+            self._session.note_end(database, failure if isinstance(error, Exception) else "")
 
     def _stop_for(self, error: LocalError) -> None:
         self._fatal = error

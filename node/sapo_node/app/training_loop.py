@@ -51,11 +51,11 @@ class TrainingLoop:
         self._contribution = contribution
         self._on_phase = on_phase
         self._wanted = wanted
-        self._signal = LearningSignal(node.config, node.swarm.manifest.max_completion_bytes)
         self._next_evaluation = self._after_newest_evaluation()
         """The step from which on an evaluation is due."""
         self._wait = 1
         """Rounds until an evaluation that fails is tried again."""
+        self._signal = LearningSignal(node.config, node.swarm.manifest.max_completion_bytes, node.standing)
 
     async def run(self, rounds: int | None, on_round: Callable[[RoundReport], None]) -> None:
         """Play so many rounds, or until the node is to stop; then write a checkpoint.
@@ -74,7 +74,10 @@ class TrainingLoop:
                 report = await self._play(play)
             except (RoundFailed, WorkerFailed) as failure:
                 failed += 1
-                logger.warning("round failed, %d in a row: %s", failed, failure)
+                node.standing["rounds"] = (
+                    f"{failed} of at most {MAX_FAILED_ROUNDS} failed in a row; the last: {failure}"
+                )
+                logger.error("round failed, %d in a row: %s", failed, failure)
                 if failed == MAX_FAILED_ROUNDS:
                     raise
                 await node.epochs.pause(_RETRY_SECONDS)
@@ -82,6 +85,7 @@ class TrainingLoop:
             if report is None:
                 continue
             failed = 0
+            node.standing.pop("rounds", None)
             played += 1
             node.tally.played(report)
             self._signal.played(report)
@@ -118,7 +122,9 @@ class TrainingLoop:
     async def _play(self, play: Rounds) -> RoundReport | None:
         """One round, or None after waiting for the epoch that allows one."""
         if self._wanted:
+            self._node.standing["trainer"] = "asks for no work"
             await self._wanted()
+            del self._node.standing["trainer"]
         slot = await self._node.epochs.reserve()
         if slot is None:
             return None

@@ -19,6 +19,7 @@ from sapo_node.app.events import Event, Noticed, Shared, Started, Stopped
 from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import Prompt
+from sapo_node.observability.condition import counted
 from sapo_node.observability.overview import Overview
 from sapo_node.training.rollout import TaskSkipped
 from sapo_protocol import LocalError
@@ -55,15 +56,16 @@ class Person:
     def __call__(self, event: Event) -> None:
         """Print an event."""
         match event:
-            case Noticed(text):
-                self._say(text, "dim")
+            case Noticed(notice):
+                self._say(notice["text"], "yellow" if notice["level"] == "attention" else "dim")
             case Started(view):
                 self._say(f"started as {view.session['peer_id']}", "dim")
             case Shared(report, view):
-                right = sum(task.right for task in report.tasks)
-                self._say(f"shared, {right} correct; prompts so far: {_shared(view)}", "green")
+                given = sum(task.completions for task in report.tasks)
+                correct = sum(task.right for task in report.tasks)
+                self._say(f"shared; {correct} of {given} completions are correct. {_shared(view)} so far", "green")
             case Stopped(view):
-                self._say(f"stopped; prompts shared in total: {_shared(view)}", "bold")
+                self._say(f"stopped; {_shared(view)} shared in all", "bold")
 
     async def _group(self, prompt: Prompt, completions: int) -> tuple[Sampled, ...]:
         self._asking = True
@@ -114,8 +116,8 @@ class Person:
             self._console.print(line)
 
 
-def _shared(view: Overview) -> int:
-    return sum(task.groups for task in view.answers)
+def _shared(view: Overview) -> str:
+    return counted(sum(task.groups for task in view.answers), "prompt")
 
 
 async def _typed_line() -> str:

@@ -15,8 +15,9 @@ from rich.live import Live
 
 from sapo_node.app.events import Event, Noticed, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.cli.progress import activity, figure
-from sapo_node.cli.tables import address_lines, render
+from sapo_node.cli.tables import Screen
 from sapo_node.cli.terminal import OutputLost, Terminal, say, say_json
+from sapo_node.observability.condition import condition_of, counted
 from sapo_node.observability.metrics import metrics
 from sapo_node.observability.overview import Overview
 from sapo_node.training.round import Phase
@@ -45,8 +46,8 @@ def print_json_line(event: Event) -> None:
 
 def _as_json(event: PageServed | Started | Played | Shared | Noticed | Stopped) -> dict[str, Any]:
     match event:
-        case Noticed(text):
-            return {"event": "notice", "text": text}
+        case Noticed(notice):
+            return {"event": "notice", "level": notice["level"], "text": notice["text"]}
         case PageServed(address):
             return {"event": "page", "page": address}
         case Played(report, view):
@@ -56,11 +57,12 @@ def _as_json(event: PageServed | Started | Played | Shared | Noticed | Stopped) 
         case Started(view):
             return {"event": "started", **view.session, **_knows(view)}
         case Stopped(view):
-            return {"event": "stopped", **_knows(view)}
+            return {"event": "stopped", **_knows(view, runs=False)}
 
 
-def _knows(view: Overview) -> dict[str, Any]:
+def _knows(view: Overview, *, runs: bool = True) -> dict[str, Any]:
     return {
+        "condition": condition_of(view, runs=runs, now=time.time()).as_dict(),
         "counts": view.counts,
         "peers": [asdict(peer) for peer in view.peers[:_SHOWN_PEERS]],
         "own_tokens": view.own_tokens,
@@ -76,12 +78,13 @@ class _Screen:
         self._view: Overview | None = None
         self._phase: tuple[Phase | None, float] | None = None
         self._page = ""
+        self._runs = True
 
     def __rich__(self) -> RenderableType:
         if self._view is None:
             return f"starting …  {self._page}"
         doing = activity(self._phase[0], time.monotonic() - self._phase[1]) if self._phase else None
-        return render(self._view, doing=doing, height=self._console.height)
+        return Screen(self._view, runs=self._runs, doing=doing, height=self._console.height)
 
     def take(self, event: Event) -> None:
         """Take over what the event reports."""
@@ -90,27 +93,33 @@ class _Screen:
                 self._page = f"page {address}"
             case Phased(phase):
                 self._phase = phase, time.monotonic()
-            case Noticed(text) if self._view:
-                notices = (*self._view.session.get("notices", ()), text)
-                self._view = replace(self._view, session={**self._view.session, "notices": notices})
+            case Noticed(notice) if self._view:
+                # The newest first, and before all those that need a person.
+                notices = (notice, *self._view.session.get("notices", ()))
+                ordered = tuple(sorted(notices, key=lambda each: each["level"] != "attention"))
+                self._view = replace(self._view, session={**self._view.session, "notices": ordered})
             case Refreshed(look):
                 self._view = look()
             case Started(view) | Played(_, view) | Shared(_, view):
                 self._view = view
             case Stopped(view):
-                self._view, self._phase = view, None
+                self._view, self._phase, self._runs = view, None, False
 
 
 class LiveView:
-    """Shows a live screen if standard output is a terminal, and else prints a line for each event."""
+    """Shows a live screen if standard output is a terminal that can move its cursor, and else a line for each event."""
 
     def __init__(self) -> None:
         self._console = Terminal()
         self._screen = _Screen(self._console)
-        self._live = Live(self._screen, console=self._console, refresh_per_second=_FRAMES)
+        self._live = self._made()
+        self._size = self._console.size
+
+    def _made(self) -> Live:
+        return Live(self._screen, console=self._console, refresh_per_second=_FRAMES)
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live.start()
         else:
             with _outliving_output():
@@ -126,25 +135,34 @@ class LiveView:
     def __call__(self, event: Event) -> None:
         if self._live.is_started:
             self._screen.take(event)
-            match event:  # printed above the live screen, where no box and no line break is in the way of copying
-                case PageServed(address):
-                    self._console.print(address, soft_wrap=True, highlight=False)
-                case Started(view):
-                    self._console.print(address_lines(view), soft_wrap=True)
-                case Stopped():
-                    self._live.stop()
-                    self._console.print(_line(event))
+            self._begin_anew_if_resized()
+            if isinstance(event, Started):
+                self._console.print(_line(event), soft_wrap=True)  # an address that is wrapped cannot be copied
+            if isinstance(event, Stopped):
+                self._live.stop()
+                self._console.print(_line(event))
         elif isinstance(event, Noticed):
-            self._console.print(event.text, style="dim", highlight=False, soft_wrap=True)
+            style = "yellow" if event.notice["level"] == "attention" else "dim"
+            self._console.print(event.notice["text"], style=style, highlight=False, soft_wrap=True)
         elif not isinstance(event, Phased | Refreshed):
             say(_line(event))
+
+    def _begin_anew_if_resized(self) -> None:
+        """Draw on an empty screen: of what was drawn in another width, nobody knows how many lines it has now."""
+        if self._console.size != self._size:
+            self._size = self._console.size
+            self._live.stop()
+            self._console.clear()
+            self._live = self._made()
+            self._live.start()
 
 
 def _line(event: PageServed | Started | Played | Shared | Stopped) -> str:
     match event:
         case Shared(report, view):
             tasks = ", ".join(f"{task.dataset} {task.right} of {task.completions} correct" for task in report.tasks)
-            return f"shared {tasks}; {sum(task.groups for task in view.answers)} groups so far"
+            shared = counted(sum(task.groups for task in view.answers), "group")
+            return f"shared {tasks}; {shared} so far"
         case Played(report, _):
             return (
                 f"round {report.step}: reward {report.reward:.3f}, "
@@ -161,7 +179,8 @@ def _line(event: PageServed | Started | Played | Shared | Stopped) -> str:
             started = f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
             return f"{started}; the page is {view.session['page']}" if view.session["page"] else started
         case Stopped(view) if view.answers and not view.rounds:
-            return f"stopped after sharing {sum(task.groups for task in view.answers)} groups; start again to continue"
+            shared = counted(sum(task.groups for task in view.answers), "group")
+            return f"stopped; {shared} shared in all. The same command goes on from here"
         case Stopped(view):
             last = view.rounds[-1]["step"] if view.rounds else 0
-            return f"stopped after round {last}; start again to continue from there"
+            return f"stopped after round {last}. The same command goes on from here"

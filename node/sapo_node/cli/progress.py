@@ -1,7 +1,8 @@
 """The part of the terminal view that shows learning: the reward curve, the last rounds, and the current phase."""
 
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeVar, get_args
 
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +13,21 @@ from sapo_node.observability.stored import Evaluation, Round
 from sapo_node.training.round import Phase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_COLUMNS = ("round", "reward", "informative", "external", "weight", "entropy", "length", "cut", "gradient", "seconds")
+T = TypeVar("T")
+
+_COLUMNS: Mapping[str, Callable[[Round], str]] = {
+    "round": lambda each: str(each["step"]),
+    "reward": lambda each: f"{each['reward']:.3f}",
+    "informative": lambda each: f"{each['informative']}/{each['local']}",
+    "external": lambda each: str(each["external"]),
+    "seconds": lambda each: f"{sum(each['seconds'].values()):.1f}",
+    "weight": lambda each: figure(each.get("external_weight"), ".2f"),
+    "entropy": lambda each: figure(each.get("entropy"), ".2f"),
+    "length": lambda each: figure(each.get("mean_length"), ".0f"),
+    "cut": lambda each: figure(each.get("truncated"), ".0%"),
+    "gradient": lambda each: figure(each.get("grad_norm"), ".2f"),
+}
+"""Columns of the table of rounds. A narrow terminal shows only the first."""
 
 
 def chart(curve: Curve, *, rows: int = 4) -> Text:
@@ -80,24 +95,32 @@ def activity(phase: Phase | None, seconds: float) -> Text:
     )
 
 
-def round_table(rounds: Sequence[Round]) -> Table:
-    """Return a table with one row of metrics for each round."""
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)  # fits 80 columns
-    for name in _COLUMNS:
-        table.add_column(name, justify="right")
-    for each in rounds:
-        table.add_row(
-            str(each["step"]),
-            f"{each['reward']:.3f}",
-            f"{each['informative']}/{each['local']}",
-            str(each["external"]),
-            figure(each.get("external_weight"), ".2f"),
-            figure(each.get("entropy"), ".2f"),
-            figure(each.get("mean_length"), ".0f"),
-            figure(each.get("truncated"), ".0%"),
-            figure(each.get("grad_norm"), ".2f"),
-            f"{sum(each['seconds'].values()):.1f}",
-        )
+def round_table(rounds: Sequence[Round], *, width: int) -> Table:
+    """Return a table with one row of metrics for each round, the newest first."""
+    return fitted_table(_COLUMNS, rounds[::-1], width=width)
+
+
+def fitted_table(
+    columns: Mapping[str, Callable[[T], str | Text]],
+    rows: Sequence[T],
+    *,
+    width: int,
+    left: Collection[str] = (),
+    widths: Mapping[str, int] = MappingProxyType({}),
+) -> Table:
+    """Return a table with the first columns that fit into `width`. A column is as wide as its heading unless `widths`
+    says more. Columns are aligned right, but for those in `left`.
+    """
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
+    shown: list[Callable[[T], str | Text]] = []
+    for name, cell in columns.items():
+        width -= max(len(name), widths.get(name, 0)) + 1
+        if width < -1 and shown:  # the last column needs no space after it
+            break
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+        shown.append(cell)
+    for row in rows:
+        table.add_row(*(cell(row) for cell in shown))
     return table
 
 

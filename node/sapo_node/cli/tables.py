@@ -1,27 +1,33 @@
 """The terminal view: one screen that shows whether the node learns, from which peers, and what it refused."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import get_args
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.cli.progress import chart, evaluation_lines, round_table
+from sapo_node.cli.progress import chart, evaluation_lines, fitted_table, round_table
 from sapo_node.groups.types import TaskAnswers
+from sapo_node.observability.condition import condition_of, countdown, counted
 from sapo_node.observability.explain import moment
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
-from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of
-from sapo_node.observability.stored import SessionFacts, Shards
+from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of, unit_of
+from sapo_node.observability.stored import Level, Notice, SessionFacts, Shards
 from sapo_node.trust import decisions
+from sapo_node.trust.constants import HEALTHY_AFTER
 
 _ROOMY = 40
-"""Lines of a terminal from which the view shows more rounds, peers and notices."""
+"""Lines of a terminal from which the reward curve has four rows in place of three."""
 _WIDE = 140
 """Columns of a terminal from which `peers` shows whole peer ids."""
+_ROUNDS, _PEERS = 6, 8
+"""Rows of the tables of rounds and of peers, at most."""
 _STATE_STYLE = {"healthy": "green", "untrusted": "cyan", "probation": "yellow", "banned": "red"}
+_LEVEL_STYLE: dict[Level, str] = {"attention": "bold yellow", "info": "bold green"}
 
 
 def short(peer: str) -> str:
@@ -29,37 +35,91 @@ def short(peer: str) -> str:
     return f"…{peer[-8:]}"
 
 
-def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -> RenderableType:
-    """Return a screen for a terminal of `height` lines. `doing` is the line about the node's current activity."""
-    is_roomy = height >= _ROOMY
-    rounds, peers, notices = (6, 8, 5) if is_roomy else (1, 2, 1)
-    parts = [_head(view)]
-    if view.answers:
-        parts.append(answer_table(view.answers))
-    if view.curve:
-        parts += [
-            chart(view.curve, rows=4 if is_roomy else 3),
-            *evaluation_lines(view),
-            round_table(view.rounds[-rounds:]),
-        ]
-    if doing:
-        parts.append(doing)
-    parts += waits_lines(view, time.time())
-    return Group(
-        *parts, _peers(view, peers, with_share=is_roomy), _exchange(view), _counts(view), _notices(view, notices)
-    )
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the screen."""
+
+    content: RenderableType
+    least: int = 0
+    """Lines that it keeps for as long as other parts have lines to give."""
+    at_once: bool = False
+    """It gives all lines beyond `least` or none: half a chart shows nothing."""
+
+
+class Screen:
+    """A node in a terminal: its condition first, then what needs a person, then the rest.
+
+    In a terminal of `height` lines the tables lose rows first, then parts disappear. `doing` is the line about the
+    node's current activity. Without `height` everything is shown.
+    """
+
+    def __init__(
+        self, view: Overview, *, runs: bool = True, doing: Text | None = None, height: int | None = None
+    ) -> None:
+        self._view = view
+        self._runs = runs
+        self._doing = doing
+        self._height = height
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the parts that have room."""
+        parts = [part for part in self._parts(options.max_width) if part]
+        lines = [console.render_lines(part.content, options, pad=False) for part in parts]
+        keep = list(map(len, lines))
+        excess = sum(keep) - (self._height or sum(keep))
+        for to_least in (True, False):
+            # The parts stand in the order of their importance, but for the figures of the head.
+            for number in reversed(range(len(parts))):
+                least = parts[number].least if to_least else 0
+                room = keep[number] - least
+                given = room if parts[number].at_once and excess > 0 else min(excess, room)
+                if given > 0:
+                    keep[number] -= given
+                    excess -= given
+        for part_lines, kept in zip(lines, keep, strict=True):
+            for line in part_lines[:kept]:
+                yield from line
+                yield Segment.line()
+
+    def _parts(self, width: int) -> Iterator[_Part | None]:
+        """All parts, from top to bottom; what stands lower loses lines earlier."""
+        view, now = self._view, time.time()
+        condition = condition_of(view, runs=self._runs, now=now)
+        advice = f". {condition.advice}" if condition.advice else ""
+        yield _Part(Text.assemble((condition.sentence, _LEVEL_STYLE[condition.level]), advice), least=4)
+        notices = view.session.get("notices") or _of_alarms(view)
+        yield _Part(_notice_lines(notices), least=3) if notices else None
+        yield _Part(self._doing, least=1) if self._doing else None
+        waits = waits_lines(view, now)
+        yield _Part(Text("\n").join(waits), least=1) if waits else None
+        yield _Part(_head(view), least=2)
+        yield _Part(answer_table(view.answers), least=6) if view.answers else None
+        if view.curve:
+            is_roomy = self._height is None or self._height >= _ROOMY
+            yield _Part(chart(view.curve, rows=4 if is_roomy else 3), least=1, at_once=True)
+            if evaluations := evaluation_lines(view):
+                yield _Part(Text("\n").join(evaluations), least=1)
+            yield _Part(round_table(view.rounds[-_ROUNDS:], width=width), least=2)
+        yield _Part(_peers(view, width), least=3)
+        yield _Part(_counts(view), least=1)
+        yield _Part(_exchange(view))
+
+
+def _of_alarms(view: Overview) -> list[Notice]:
+    """The alarms about learning, newest first, which a node that has stopped keeps."""
+    return [Notice(at=alarm.at, level="info", text=str(alarm)) for alarm in view.health_alarms]
+
+
+def _notice_lines(notices: Sequence[Notice]) -> Text:
+    """Return the notices, each with its time. Those that need a person come first."""
+    style: dict[Level, str] = {"attention": "yellow", "info": "dim"}
+    return Text("\n").join(Text(f"{moment(each['at'])} {each['text']}", style[each["level"]]) for each in notices)
 
 
 def waits_lines(view: Overview, now: float) -> list[Text]:
     """Return a line with a countdown for each thing that the node waits for at the Unix time `now`."""
     waits = view.session.get("waits", ())
     return [Text(f"waits {countdown(each['until'] - now)} for {each['what']}", "yellow") for each in waits]
-
-
-def countdown(seconds: float) -> str:
-    """Format seconds as minutes and seconds, or hours and minutes; never below zero."""
-    minutes, rest = divmod(max(0, round(seconds)), 60)
-    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
 def _exchange(view: Overview) -> Text:
@@ -69,27 +129,21 @@ def _exchange(view: Overview) -> Text:
     if exchange.from_others is not None:
         teachers = ", ".join(f"{short(peer)} {share:.0%}" for peer, share in exchange.teachers)
         text.append("gained ", "bold").append(f"{exchange.from_others:.0%} of positive advantage")
-        text.append(f": {teachers}\n" if teachers else " from others\n")
-    peers = f"{exchange.fetchers} peer{'s' * (exchange.fetchers != 1)}"
-    text.append("helped ", "bold").append(f"{peers} fetched {exchange.fetched} rollouts")
-    return text.append(" by request; readers by gossip are not counted", "dim")
+        text.append(f": {teachers}\n" if teachers else " from peers\n")
+    text.append("helped ", "bold").append(f"{counted(exchange.fetchers, 'peer')} fetched ")
+    text.append(f"{counted(exchange.fetched, 'rollout')} by request")
+    return text.append("; readers by gossip are not counted", "dim")
 
 
-def address_lines(view: Overview) -> Text:
-    """Return the addresses that other nodes can dial, one a line. Print them unwrapped, so that they can be copied."""
-    return Text("\n".join(view.session.get("addresses", ())))
-
-
-def _head(view: Overview) -> RenderableType:
+def _head(view: Overview) -> Text:
     session = view.session
-    connected = len(session.get("connected", ()))
-    lines = Text()
-    lines.append(f"{session.get('peer_id', '')}\n", style="bold")
-    lines.append(f"swarm {session.get('swarm', '')} ({session.get('network_id', '')[:16]})   ")
-    lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}{_part_heard(session)}")
+    lines = Text(f"swarm {session.get('swarm', '')} ({session.get('network_id', '')[:16]})   ")
+    lines.append(f"connected {len(session.get('connected', ()))}   ")
+    lines.append(f"rollouts to verify {session.get('waiting', 0)}{_part_heard(session)}")
+    lines.append(f"\n{session.get('peer_id', '')}", "bold")
     if page := session.get("page"):
         lines.append(f"\n{page}", style=f"cyan link {page}")
-    return Panel(lines, title="sapo-node", title_align="left")
+    return lines
 
 
 def _part_heard(session: SessionFacts) -> str:
@@ -119,36 +173,38 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
     return table
 
 
-def _peers(view: Overview, shown: int, *, with_share: bool) -> RenderableType:
+def _peers(view: Overview, width: int) -> RenderableType:
     if not view.peers:
-        return Text("no peers known yet; until it finds some, this node is alone", style="dim")
-    table = peer_table(view, view.peers[:shown])
-    if view.strangers_share is None or not with_share:
+        return Text("no peers known yet", style="dim")
+    table = peer_table(view, view.peers[:_PEERS], width=width)
+    if view.strangers_share is None:
         return table
     return Group(table, Text(f"strangers may fill {view.strangers_share:.0%} of the external groups", style="dim"))
 
 
-def peer_table(view: Overview, peers: list[PeerView]) -> Table:
-    """Return a table of peers with their state, the groups trained on, and their share of all trained tokens."""
+def peer_table(view: Overview, peers: Sequence[PeerView], *, width: int) -> Table:
+    """Return a table of peers with their state, their groups, and their share of all trained tokens. A narrow one has
+    fewer columns.
+    """
     total = view.own_tokens + view.other_tokens
     connected = set(view.session.get("connected", ()))
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for name in ("peer", "tier", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("trust", "verified", "waiting", "trained", "tokens"):
-        table.add_column(name, justify="right")
-    for peer in peers:
-        table.add_row(
-            short(peer.peer) + (" ●" if peer.peer in connected else ""),
-            peer.tier,
-            Text(peer.state, style=_STATE_STYLE[peer.state]),
-            f"{peer.trust:.2f}",
-            str(peer.verified),
-            str(peer.waiting),
-            str(peer.trained_groups),
-            f"{peer.trained_tokens / total:.1%}" if total else "-",
-        )
-    return table
+    columns: dict[str, Callable[[PeerView], str | Text]] = {
+        "peer": lambda peer: short(peer.peer) + (" ●" if peer.peer in connected else ""),
+        "state": lambda peer: Text(peer.state, style=_STATE_STYLE[peer.state]),
+        "groups trained on": lambda peer: str(peer.trained_groups),
+        "ready": lambda peer: str(peer.waiting),
+        "of tokens": lambda peer: f"{peer.trained_tokens / total:.1%}" if total else "-",
+        "tier": lambda peer: peer.tier,
+        "trust": lambda peer: f"{peer.trust:.2f}",
+        "to healthy": earned,
+    }
+    widths = {"peer": 11, "state": 9, "tier": 8}
+    return fitted_table(columns, peers, widths=widths, width=width, left=("peer", "state", "tier"))
+
+
+def earned(peer: PeerView) -> str:
+    """Return how many groups have counted toward the state `healthy`, of those that it takes; a dash once it is."""
+    return "-" if peer.state == "healthy" else f"{peer.earned} of {HEALTHY_AFTER}"
 
 
 def decision_table(view: Overview, *, width: int) -> Table:
@@ -179,18 +235,19 @@ def decision_table(view: Overview, *, width: int) -> Table:
 
 def tier_line(view: Overview) -> Text:
     """Return a line that says what the peers of each tier get."""
-    share = "" if view.strangers_share is None else f", and may fill {view.strangers_share:.0%} of the external groups"
+    share = view.strangers_share
+    share_said = "" if share is None else f". Strangers may fill {share:.0%} of the external groups"
     return Text(
-        "friends and proven peers have places of their own in queue and verification; "
-        f"strangers are drawn by lottery over links{share}",
+        "The node keeps places in its queue for friends and proven peers, and verifies their rollouts first. From "
+        f"strangers it draws at random: a connection first, then a peer on it{share_said}.",
         style="dim",
     )
 
 
 def _counts(view: Overview) -> RenderableType:
     text = Text.assemble(
-        *(("accepted ", "bold"), f"{view.counts.get(ACCEPTED, 0)} envelopes, "),
-        *(("verified ", "bold"), f"{view.counts.get(VERIFIED, 0)} groups"),
+        *(("accepted ", "bold"), f"{counted(view.counts.get(ACCEPTED, 0), 'rollout')}; "),
+        *(("verified ", "bold"), f"{counted(view.counts.get(VERIFIED, 0), 'group')} of them"),
     )
     if banned_by_evidence := view.counts.get(EVIDENCE, 0):
         text.append(f", evidence against {banned_by_evidence} peers")
@@ -205,16 +262,9 @@ def reason_lines(counts: Mapping[str, int]) -> list[Text]:
         for kind in get_args(Kind)
     }
     lines = []
-    if alike := sum(kinds.pop("not needed").values()):
-        lines.append(Text.assemble(("not needed ", "bold"), f"{alike} groups (zero advantage)"))
     for kind, of_kind in kinds.items():
         if of_kind or kind == "left out":
-            reasons = ", ".join(f"{name} {count}" for name, count in of_kind.items()) or "nothing"
-            lines.append(Text.assemble((f"{kind} ", "bold red" if kind == "refused" else "bold"), reasons))
+            reasons = ", ".join(f"{name} {counted(count, unit_of(name))}" for name, count in of_kind.items())
+            style = "bold red" if kind == "refused" else "bold"
+            lines.append(Text.assemble((f"{kind} ", style), reasons or "nothing"))
     return lines
-
-
-def _notices(view: Overview, shown: int) -> RenderableType:
-    """The last notices; of a node that has stopped, its last alarms about learning."""
-    told = view.session.get("notices") or [str(alarm) for alarm in reversed(view.health_alarms)]
-    return Text("\n".join(told[-shown:]), style="dim")

@@ -171,6 +171,8 @@ class Generated:
     groups: tuple[tuple[Sampled, ...], ...]
     notice: str | None = None
     """For the operator: that a server begins or ceases to sample, and why; or that a prompt was left out."""
+    failure: str = ""
+    """Why the server did not sample, so that the node did; empty if there is no server, or if it sampled."""
 
 
 @dataclass(frozen=True, slots=True)

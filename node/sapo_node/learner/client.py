@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,6 +26,7 @@ from sapo_node.groups.messages import (
     TrainRequest,
 )
 from sapo_node.groups.prompt import Prompt
+from sapo_node.groups.standing import stand
 from sapo_node.processes.extras import command_for
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError
@@ -66,7 +67,12 @@ class Learner:
     the learner refused it. After a restart `step` is that of the checkpoint which survived: replay what follows it.
     """
 
-    def __init__(self, options: LearnerOptions) -> None:
+    def __init__(self, options: LearnerOptions, standing: MutableMapping[str, str] | None = None) -> None:
+        """`standing["server"]` says why the generation server does not sample, while it does not, and
+        `standing["learner"]` how the process fails, while it does so again and again.
+        """
+        self._standing = {} if standing is None else standing
+        self._asks_server = bool(options.server)
         arguments = json.dumps(to_json(options))
         self._worker = Worker(
             "learner",
@@ -74,6 +80,8 @@ class Learner:
             start_deadline=START_DEADLINE,
             env=offline(),
         )
+        self._failures = 0
+        """Requests in a row that were not answered."""
         self._seen: Mapping[str, Any] | None = None
         self._step = 0
 
@@ -114,8 +122,10 @@ class Learner:
         """Sample `completions` answers to each question, in the order of the questions."""
         request = GenerateRequest(tuple(prompts), completions, max_tokens, seed, temperature, averaged)
         generated = from_json(Generated, await self._ask({"generate": to_json(request)}, GENERATE_DEADLINE))
+        if self._asks_server and not averaged:  # the server samples no evaluation
+            stand(self._standing, "server", generated.failure)
         if generated.notice:
-            logger.warning("%s", generated.notice)
+            logger.log(logging.ERROR if generated.failure else logging.WARNING, "%s", generated.notice)
         return list(generated.groups)
 
     async def train(self, request: TrainRequest) -> TrainReport:
@@ -148,7 +158,15 @@ class Learner:
         if self._seen is None:
             self._notice_restart()
         asked = self._seen
-        reply: Mapping[str, Any] = await self._worker.request(request, deadline=deadline)
+        try:
+            reply: Mapping[str, Any] = await self._worker.request(request, deadline=deadline)
+        except WorkerFailed as failure:
+            self._failures += 1
+            if self._failures > 1:
+                self._standing["learner"] = f"{self._failures} requests in a row failed; the last: {failure}"
+            raise
+        self._failures = 0
+        self._standing.pop("learner", None)
         self._notice_restart()
         if "error" in reply:
             if self._seen is not asked:

@@ -139,7 +139,8 @@ class Service:
             if type(refusal) not in self._told:
                 self._told.add(type(refusal))
                 notices.append(f"{refusal}. The completions of such prompts are empty")
-        return Generated(tuple(empty if refusal else next(sampled) for refusal in refusals), "; ".join(notices) or None)
+        groups = tuple(empty if refusal else next(sampled) for refusal in refusals)
+        return replace(generated, groups=groups, notice="; ".join(notices) or None)
 
     def _sampled(self, asked: GenerateRequest) -> Generated:
         if self._server and not asked.averaged and asked.temperature == 1:

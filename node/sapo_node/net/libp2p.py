@@ -89,7 +89,7 @@ class Libp2pNetwork:
             notify=notify,
             defences=settings.defences,
         )
-        self._seeds = [text for text in settings.bootstrap if seeds.seed_of(text)]
+        self._seeds = [text for text in settings.bootstrap if addresses.seed_of(text)]
         for text in settings.bootstrap:
             if text in self._seeds:
                 continue

@@ -21,8 +21,8 @@ _LEAST_CHARACTERS = 6
 _WEEK_SECONDS = 6 * 86_400
 _NEWEST = 5
 """Envelopes of a peer that are listed."""
-_SHOWN_CHARACTERS = 12
-"""Of an envelope's id, enough to tell envelopes apart."""
+_SHOWN_CHARACTERS = 16
+"""Characters of an envelope's id, as the page shows it: enough to tell envelopes apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Summary:
     external: float | None
     """Share of the trained tokens that came from others."""
     notice: str
-    """The newest notice."""
+    """The first notice: the newest of those that need a person, else the newest."""
 
 
 def summary(view: Overview, *, doing: str, now: float) -> Summary:
@@ -58,7 +58,7 @@ def summary(view: Overview, *, doing: str, now: float) -> Summary:
         view.evaluations[-1]["pass_at_1"] if view.evaluations else None,
         len(session.get("connected", ())),
         view.other_tokens / tokens if tokens else None,
-        next(reversed(session.get("notices", ())), ""),
+        next((each["text"] for each in session.get("notices", ())), ""),
     )
 
 

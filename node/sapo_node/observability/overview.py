@@ -2,14 +2,16 @@
 one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from sapo_node.groups.curve import Curve
 from sapo_node.groups.types import TaskAnswers
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.observability.history import History
+from sapo_node.observability.journal import Fate
 from sapo_node.observability.stored import Evaluation, Round, SessionFacts
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL
@@ -23,22 +25,38 @@ from sapo_protocol import Layer
 CURVE_POINTS = 60
 LAST_ROUNDS = 20
 SHOWN_PEERS = 200
+NEWEST_GROUPS = 200
+"""Groups of peers from which `Recent` is counted."""
 _TEACHERS = 3
 """Peers named of those from which the node learnt."""
 
 
-Kind = Literal["not needed", "refused", "left out"]
+Kind = Literal["refused", "left out", "not needed"]
+KINDS: Mapping[Kind, str] = MappingProxyType(
+    {
+        "refused": "A peer broke a rule, or is banned. A rule that was broken lowers the trust in that peer.",
+        "left out": "No rule was broken. The node did not take the message, or did not train on the group.",
+        "not needed": "The group teaches this node nothing: it has zero advantage, or is held out for evaluations.",
+    }
+)
+"""What became of a message or a group that was not trained on, as page, terminal, help and documents say it."""
 _NOT_NEEDED = {Unusable.CLAIMED_ZERO_ADVANTAGE, Unusable.ZERO_ADVANTAGE, Unusable.HELD_OUT}
 _OFFENCES = {
     *Layer,
     *(Ignored.SENDER_BANNED, Ignored.ISSUER_BANNED, Ignored.EQUIVOCATION),
     *(Unusable.MALFORMED_BODY, Unusable.FALSE_CLAIM),
 }
+_OF_MESSAGES = {*Layer, *Ignored}
 
 
 def kind_of(why: str) -> Kind:
     """The kind of a reason: nothing is wrong, somebody broke a rule, or something else."""
     return "not needed" if why in _NOT_NEEDED else "refused" if why in _OFFENCES else "left out"
+
+
+def unit_of(why: str) -> str:
+    """What a reason counts: messages, before they are accepted, or groups of accepted rollouts."""
+    return "message" if why in _OF_MESSAGES else "group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +68,13 @@ class PeerView:
     """`friend`, `proven` or `stranger`."""
     state: str
     trust: float
-    verified: int
-    """Groups that counted towards its state."""
+    earned: int
+    """Verified groups that have counted toward the state `healthy`, of HEALTHY_AFTER. A peer that loses the state
+    begins anew."""
     waiting: int
-    """Verified groups in the pool."""
+    """Verified groups that wait in the pool."""
     trained_groups: int
+    """Groups that are in the weights, since the state was made."""
     trained_tokens: int
     decided_by: str
     """`command`, `config`, `evidence`, or the peer id of the signer of an imported list."""
@@ -86,6 +106,18 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class Recent:
+    """What became of the newest groups of peers."""
+
+    teachers: int
+    """Peers of whose groups at least one was trained on in the last LAST_ROUNDS rounds."""
+    groups: int
+    """Groups of peers that were verified or left out lately, at most NEWEST_GROUPS."""
+    left_out: dict[str, int]
+    """How many of them were left out, by reason."""
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """A node at one moment."""
 
@@ -100,7 +132,7 @@ class Overview:
     rounds: list[Round]
     """The last rounds, oldest first."""
     counts: dict[str, int]
-    """Accepted envelopes and refusals by reason, since the state was made."""
+    """Accepted rollouts, verified groups, and what was left out by reason (`unit_of`), since the state was made."""
     peers: list[PeerView]
     """Those trained on most and those who offended most."""
     states: dict[str, int]
@@ -112,6 +144,7 @@ class Overview:
     other_tokens: int
     """Tokens trained on that came from others."""
     exchange: Exchange
+    recent: Recent
     answers: list[TaskAnswers]
     """What was shared without training, by task."""
     taken_back: list[TakenBack]
@@ -133,7 +166,7 @@ class Overview:
         return {**asdict(self), "beside": self.beside}
 
 
-_LASTING = ("peer_id", "swarm", "network_id", "genesis", "epoch_seconds", "started", "stopped")
+_LASTING = ("peer_id", "swarm", "network_id", "genesis", "epoch_seconds", "started", "stopped", "failure")
 """Facts of a session that stay true when the node has stopped."""
 
 
@@ -168,6 +201,7 @@ def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
         own,
         tokens - own,
         _exchange(database, history),
+        _recent(database, last_rounds[-1]["step"] if last_rounds else 0),
         history.answers(),
         taken_back(database),
         health_alarms(database),
@@ -189,6 +223,21 @@ def _exchange(database: Database, history: History) -> Exchange:
     )
     teachers = [(peer, round(each / total, 4)) for peer, each in first]
     return Exchange(round(max(0.0, 1 - own / total), 4), teachers, *fetched)
+
+
+def _recent(database: Database, step: int) -> Recent:
+    [(teachers,)] = database.rows(
+        "SELECT count(DISTINCT peer) FROM journal WHERE peer != '' AND fate = ? AND step > ?",
+        *(Fate.TRAINED, step - LAST_ROUNDS),
+    )
+    why = dict(
+        database.rows(
+            "SELECT why, count(*) FROM (SELECT CASE fate WHEN ? THEN why ELSE '' END AS why FROM journal "
+            "WHERE peer != '' ORDER BY number DESC LIMIT ?) GROUP BY why",
+            *(Fate.LEFT_OUT, NEWEST_GROUPS),
+        )
+    )
+    return Recent(teachers, sum(why.values()), {reason: count for reason, count in why.items() if reason})
 
 
 def _peers(database: Database, most: int | None, session: SessionFacts) -> list[PeerView]:

@@ -4,9 +4,14 @@ Versions may add keys. A row of an older version lacks them, and a row of a late
 """
 
 from collections.abc import Mapping
-from typing import NotRequired, Required, TypedDict
+from typing import Literal, NotRequired, Required, TypedDict
 
 from sapo_node.groups.ranges import Amount, Count, Entropy, LearningRate, Norm, Share, Time, Total
+
+Level = Literal["attention", "info"]
+"""`attention` for what needs a person, `info` for the rest."""
+Role = Literal["trains", "feeds", "contributes", "relays"]
+"""How a node takes part: it trains, serves a trainer of another program, shares completions, or verifies and relays."""
 
 
 class Round(TypedDict, total=False):
@@ -67,6 +72,17 @@ class Wait(TypedDict):
     what: str
     until: Time
     """Unix time."""
+    why: NotRequired[str]
+    """Why the node publishes nothing until then; missing if it may publish."""
+
+
+class Notice(TypedDict):
+    """Something that a person may want to know."""
+
+    at: Time
+    """Unix time."""
+    level: Level
+    text: str
 
 
 class Shards(TypedDict):
@@ -82,6 +98,15 @@ class SessionFacts(TypedDict, total=False):
     started: Time
     stopped: Time
     """Unix time; a session without it runs, or was killed."""
+    failure: str
+    """The error that ended the session; missing if none did."""
+    role: Role
+    takes_none: bool
+    """The node is to take no external groups."""
+    alone_since: Time
+    """Unix time since which no peer is connected; missing if one is."""
+    standing: Mapping[str, str]
+    """What is wrong now, or awaited: a sentence, by the part of the node that says it and takes it back."""
     peer_id: str
     swarm: str
     network_id: str
@@ -95,5 +120,5 @@ class SessionFacts(TypedDict, total=False):
     """Rollouts in the pending queue."""
     waits: tuple[Wait, ...]
     shards: Shards
-    notices: tuple[str, ...]
-    """The last ones, oldest first."""
+    notices: tuple[Notice, ...]
+    """The newest ones of each level; those that need a person come first, and of one level the newest."""

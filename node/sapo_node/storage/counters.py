@@ -190,6 +190,11 @@ class Counters:
         latest = self._guard.epoch
         return self.epoch(now) if self._guard.believed or latest is None else latest
 
+    @property
+    def believes_clock(self) -> bool:
+        """False from a jump of the clock until the clock has kept its time."""
+        return self._guard.believed
+
     def listening_seconds(self, now: float, steady: float) -> float:
         """Seconds that are left until this node may publish."""
         left, _ = self._listening(now, steady)

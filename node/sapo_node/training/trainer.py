@@ -259,7 +259,7 @@ class Trainer:
                 )
                 continue
             if given_up:
-                logger.warning("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
+                logger.error("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
                 refused = dict.fromkeys(batch.peers, _ALL_REFUSED)
                 report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
             trained = self._trained(batch, report)

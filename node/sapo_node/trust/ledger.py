@@ -81,7 +81,7 @@ class Ledger:
             self._database.execute("DELETE FROM pardons")
         for peer in self._decisions.keys() - before.keys():
             if self._decisions[peer].source == EVIDENCE:
-                logger.warning("%s is trusted, and stays banned: it signed two contents for one round", peer)
+                logger.error("%s is trusted, and stays banned: it signed two contents for one round", peer)
         return sorted({*self.banned_by_operator()} - banned)
 
     def _settle_words_of_version_0_1(self) -> None:
@@ -160,7 +160,7 @@ class Ledger:
                     *(peer, fact, self._now()),
                 )
         if changed and state is PeerState.BANNED and self.state(peer) is PeerState.HEALTHY:
-            logger.warning("%s would be banned for what it did, were it not trusted by the operator", peer)
+            logger.error("%s would be banned for what it did, were it not trusted by the operator", peer)
         return self.of(peer)
 
     def judged(self, groups: Iterable[tuple[str, float]]) -> None:

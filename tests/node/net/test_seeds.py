@@ -11,8 +11,9 @@ import trio
 from dns import asyncresolver
 
 from sapo_node.net import seeds
+from sapo_node.net.addresses import seed_of
 from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable
-from sapo_node.net.seeds import NAMES, PEERS, peers_of, seed_of
+from sapo_node.net.seeds import NAMES, PEERS, peers_of
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Start, Until

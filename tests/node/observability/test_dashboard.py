@@ -57,8 +57,9 @@ def fill(database, text=EVIL):
     journal.chosen(Choices(10, 0, 1, (), {}, (), (), [(group, NotDrawn.ENOUGH)]))
     journal.refused(text, None, text)
     journal.flush()
+    notice = {"at": 1.0, "level": "info", "text": text}
     History(database).describe_session(
-        {"peer_id": text, "swarm": text, "notices": [text], "connected": [], "waiting": 0}
+        {"peer_id": text, "swarm": text, "notices": [notice], "connected": [], "waiting": 0}
     )
     History(database).count({text: 3})
     take_backs = TakeBacks(database)
@@ -96,7 +97,8 @@ async def test_the_state_is_what_status_tells_and_more(page, database):
     state = (await page.get("/api/state")).json()
     assert state["peers"][0]["state"] == "untrusted"
     assert state["health"] == {"sandbox": "all layers hold"}
-    assert state["refused"] == [{"why": "harmless", "count": 3, "kind": "left out", "means": "", "change": ""}]
+    told = {"kind": "left out", "unit": "group", "means": "", "change": ""}
+    assert state["refused"] == [{"why": "harmless", "count": 3, **told}]
 
 
 async def test_the_state_says_who_decided_on_a_peer_why_and_what_the_node_gained(page, database):

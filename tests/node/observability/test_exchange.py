@@ -9,7 +9,7 @@ from rich.console import Console
 
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.progress import evaluation_lines
-from sapo_node.cli.tables import countdown, render, waits_lines
+from sapo_node.cli.tables import Screen, countdown, waits_lines
 from sapo_node.groups.messages import GroupReport, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.observability.history import MAX_FETCHERS, History
 from sapo_node.observability.overview import Exchange, overview
@@ -114,7 +114,7 @@ def test_a_thousand_keys_that_fetch_push_out_those_who_fetched_longest_ago(datab
 def shown(view):
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(render(view, height=24))
+        console.print(Screen(view, height=24))
     return capture.get()
 
 

@@ -85,7 +85,12 @@ async def test_a_node_answers_beside_hundreds_that_are_silent(server, nursery, m
 
 async def test_a_node_is_told_in_one_line(page, database):
     History(database).describe_session(
-        {"peer_id": "12D3", "swarm": "starter", "connected": ["a", "b"], "notices": ["n"]}
+        {
+            "peer_id": "12D3",
+            "swarm": "starter",
+            "connected": ["a", "b"],
+            "notices": [{"at": 1.0, "level": "info", "text": "n"}],
+        }
     )
     answer = await only(await page())
     assert answer == Summary("12D3", "starter", "between rounds", 0, None, None, None, 2, None, "n")

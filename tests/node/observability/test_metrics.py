@@ -15,6 +15,8 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.live_view import LiveView, _Screen, print_json_line
+from sapo_node.cli.terminal import Terminal
+from sapo_node.groups.types import TaskAnswers
 from sapo_node.observability.history import MAX_EVALUATIONS, MAX_ROUNDS, History
 from sapo_node.observability.metrics import METRICS, metrics
 from sapo_node.observability.overview import overview
@@ -46,6 +48,7 @@ REPORT = RoundReport(
     filtered={"length": 3},
     replayed=3,
 )
+NOTICE = {"at": 1_800_000_000.0, "level": "info", "text": "something happened"}
 
 
 def test_every_metric_is_the_figure_it_names():
@@ -151,7 +154,7 @@ def test_phases_and_refreshed_facts_are_no_json_lines(database, capsys):
 
 def test_every_json_line_says_when_it_was(database, capsys):
     view = overview(database)
-    for event in (Started(view), Noticed("a"), Played(REPORT, view), Stopped(view)):
+    for event in (Started(view), Noticed(NOTICE), Played(REPORT, view), Stopped(view)):
         print_json_line(event)
     [*others, round_line, stopped] = [json.loads(line)["at"] for line in capsys.readouterr().out.splitlines()]
     assert round_line == REPORT.at
@@ -165,8 +168,8 @@ def test_a_look_at_held_out_questions_says_when_it_was(database):
     assert (evaluation["step"], evaluation["at"]) == (5, 1_800_000_000.25)
 
 
-def shown(screen):
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123 - ends with the test
+def shown(screen, width=100):
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123 - ends with the test
     console.print(screen)
     return console.export_text()
 
@@ -177,7 +180,7 @@ def test_a_screen_shows_phases_and_notices_as_they_come(database):
     assert "starting …  page http://127.0.0.1:8080/" in shown(screen)
     screen.take(Started(overview(database)))
     screen.take(Phased("verify"))
-    screen.take(Noticed("something happened"))
+    screen.take(Noticed(NOTICE))
     assert "verify" in shown(screen)
     assert "something happened" in shown(screen)
     screen.take(Phased(None))
@@ -210,22 +213,75 @@ def test_a_node_that_hears_a_part_of_its_swarm_says_so(database, followed, told)
     assert ("hears 2 of 8 shards" in shown(screen)) is told
 
 
-def test_a_small_terminal_is_not_overflowed(database):
+LONG = "the generation server does not answer: " + 12 * "one word after another "
+
+
+def busy(database):
+    """A node with everything that the screen can show, and notices of both levels."""
     history = History(database)
     for step in range(1, 101):
         history.record(replace(REPORT, step=step))
-    page, addresses = "http://127.0.0.1:8080/", ["/ip4/1", "/ip4/2", "/ip4/3"]
-    session = {"peer_id": "12D3", "addresses": addresses, "page": page, "notices": ["a", "b", "c"]}
-    history.describe_session(session)
+    history.examine(100, HeldOut(1, {"products": (1, 2)}), at=0.0)
+    peers = [f"12D3KooW{number:044}" for number in range(30)]
+    history.describe_session(
+        {
+            "peer_id": f"12D3KooW{'x' * 44}",
+            "page": "http://127.0.0.1:8080/",
+            "connected": peers[:2],
+            "addresses": [f"/ip4/192.0.2.1/tcp/{number}/p2p/12D3KooW{'x' * 44}" for number in range(5)],
+            "standing": {"stopping": " after this round; a second Ctrl-C stops at once"},
+            "notices": [{**NOTICE, "level": "attention", "text": LONG}, *6 * [NOTICE]],
+            "waits": [{"what": "the next epoch", "until": NOTICE["at"]}],
+        }
+    )
+    history.count({"accepted": 9, "length filter": 6, "false claim": 3})
     ledger = Ledger(database)
-    for peer in ("12D3KooWone", "12D3KooWtwo", "12D3KooWthree"):
+    for peer in peers:
         ledger.report(peer, Fact.VERIFIED_GROUP)
+    return overview(database)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+@pytest.mark.parametrize("height", [5, 10, 16, 24, 50])
+def test_the_screen_fits_every_terminal_and_begins_with_what_needs_a_person(database, width, height):
+    screen = _Screen(Console(width=width, height=height))
+    screen.take(Started(busy(database)))
+    screen.take(Phased("train"))
+    lines = shown(screen, width=width).splitlines()
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    assert " ".join(" ".join(lines).split()).startswith("stopping after this round; a second Ctrl-C stops at once")
+    assert LONG[:20] in " ".join(lines)
+    if height >= 16:
+        assert any("train" in line for line in lines)
+        assert any("round" in line and "reward" in line and "external" in line for line in lines)
+
+
+def test_a_contributor_with_many_tasks_leaves_room_for_its_notices(database):
+    tasks = [TaskAnswers(f"task {number}", 9, 7, 72, 28) for number in range(40)]
+    screen = _Screen(Console(width=80, height=24))
+    screen.take(Started(replace(busy(database), answers=tasks)))
+    lines = shown(screen, width=80).splitlines()
+    assert len(lines) <= 24
+    assert lines[0].startswith("stopping after this round")
+
+
+def test_a_notice_that_needs_a_person_comes_before_newer_ones(database):
     screen = _Screen(Console(height=24))
     screen.take(Started(overview(database)))
-    screen.take(Phased("train"))
-    lines = shown(screen).splitlines()
-    assert len(lines) <= 24
-    assert any(page in line for line in lines)
+    for level in ("info", "attention", "info"):
+        screen.take(Noticed({**NOTICE, "level": level, "text": f"{level} "}))
+    told = shown(screen)
+    assert told.index("attention") < told.index("info")
+
+
+@pytest.mark.parametrize("kind", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(database, capsys, monkeypatch, kind):
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr(Terminal, "is_terminal", True)
+    with LiveView() as view:
+        view(Played(REPORT, overview(database)))
+        assert "round 7: reward 0.250" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("key_is_new", "shares"), [(True, ["share"]), (False, [])])

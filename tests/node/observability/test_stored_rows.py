@@ -10,7 +10,7 @@ from typing import get_type_hints
 import pytest
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.cli.tables import decision_table, render
+from sapo_node.cli.tables import Screen, decision_table
 from sapo_node.cli.terminal import Terminal
 from sapo_node.observability.curves.follow import Follower
 from sapo_node.observability.dashboard.facts import Facts
@@ -38,8 +38,13 @@ SESSION = {
     "connected": ["12D3KooWother"],
     "waiting": 3,
     "waits": [{"what": "the next epoch", "until": 1_800_000_200}],
+    "role": "trains",
+    "takes_none": False,
+    "alone_since": 1_800_000_000.0,
+    "standing": {"server": "it does not answer"},
+    "failure": "the disk is full",
     "shards": {"followed": [0, 1], "all": 4},
-    "notices": ["a notice"],
+    "notices": [{"at": 1_800_000_050.0, "level": "info", "text": "a notice"}],
 }
 ODD = ("x", 1.5, None, [], {}, ["x", 1.5], {"x": "y"}, [{"what": 1}], float("nan"))
 COLUMNS = {"rounds": "report", "exams": "result", "alone": "result", "session": "facts"}
@@ -60,7 +65,7 @@ def look(database):
     """All that shows these rows: `status`, `status --json`, `peers`, `/metrics`, the page, and the curves."""
     view = overview(database)
     terminal = Terminal(file=io.StringIO(), width=100, force_terminal=False)
-    terminal.print(render(view))
+    terminal.print(Screen(view))
     terminal.print(decision_table(view, width=100))
     json.dumps(view.as_dict())
     exposition(view)

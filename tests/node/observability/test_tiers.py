@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sapo_node.cli.tables import render, tier_line
+from sapo_node.cli.tables import Screen, tier_line
 from sapo_node.observability import explain
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import overview
@@ -67,8 +67,8 @@ def test_the_strangers_share_is_that_of_the_last_round(database):
     view = overview(database)
     assert view.strangers_share == 0.75
     Ledger(database).report("peer", Fact.VERIFIED_GROUP)
-    assert f"strangers {SHARE}" in text_of(render(overview(database)))
-    assert SHARE in text_of(tier_line(view))
+    assert f"strangers {SHARE}" in text_of(Screen(overview(database)))
+    assert f"Strangers {SHARE}" in " ".join(text_of(tier_line(view)).split())
 
 
 OF_OLDER_VERSION = {"step": 1, "epoch": 3, "counter": 0, "reward": 0.5, "local": 4, "informative": 2, "external": 1}
@@ -82,3 +82,25 @@ def test_a_node_without_rounds_and_rounds_of_an_older_version_have_no_share(data
     view = overview(database)
     assert view.strangers_share is None
     assert "external groups" not in text_of(tier_line(view))
+
+
+def test_the_numbers_of_a_peer_say_what_they_count(database):
+    """At once 16 groups count toward a state, and 334 are in the weights: a reader compares what has one heading."""
+    ledger = Ledger(database)
+    for _ in range(3):
+        ledger.report("12D3KooWpeer", Fact.VERIFIED_GROUP)
+    database.execute("INSERT INTO trained VALUES ('12D3KooWpeer', 334, 40, 1, 0.1)")
+    heading, row = (line for line in text_of(Screen(overview(database))).splitlines() if "…" in line or "peer " in line)
+    assert "groups trained on" in heading
+    assert "to healthy" in heading
+    assert "verified" not in heading
+    assert "334" in row
+    assert f"3 of {HEALTHY_AFTER}" in row
+
+
+def test_what_was_left_out_is_counted_in_messages_or_in_groups(database):
+    History(database).count({"signature": 2, "length filter": 1, "zero advantage": 5})
+    told = text_of(Screen(overview(database)))
+    assert "refused signature 2 messages" in told
+    assert "left out length filter 1 group" in told
+    assert "not needed zero advantage 5 groups" in told

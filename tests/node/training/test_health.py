@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from sapo_node.cli.tables import render
+from sapo_node.cli.tables import Screen
 from sapo_node.groups.stats import Interval
 from sapo_node.observability.overview import at_rest, overview
 from sapo_node.training.evaluation import HeldOut
@@ -70,7 +70,7 @@ def test_the_status_of_a_node_that_has_stopped_shows_the_alarm(health, database)
     play(health, first=21, entropy=0.1)
     [alarm] = health_alarms(database)
     console = Console(width=120, record=True, file=StringIO())
-    console.print(render(at_rest(overview(database))))
+    console.print(Screen(at_rest(overview(database))))
     assert str(alarm)[:80] in console.export_text()
 
 

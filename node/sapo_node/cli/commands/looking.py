@@ -11,12 +11,12 @@ from rich.text import Text
 from sapo_node.app.config import Config, load_config, render_config
 from sapo_node.cli.commands.options import as_json, configured, database_of, view_of
 from sapo_node.cli.commands.paths import PATH
-from sapo_node.cli.tables import address_lines, render
+from sapo_node.cli.tables import Screen
 from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.observability import explain
+from sapo_node.observability.condition import condition_of
 from sapo_node.observability.history import History
 from sapo_node.observability.metrics import METRICS
-from sapo_node.observability.overview import Overview
 
 _POLL_SECONDS = 0.5
 
@@ -41,12 +41,14 @@ def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> 
         return
     view, runs = view_of(config)
     if json_output:
-        say_json({**view.as_dict(), "running": runs})
+        condition = condition_of(view, runs=runs, now=time.time())
+        say_json({"condition": condition.as_dict(), **view.as_dict(), "running": runs})
     else:
-        terminal = Terminal()
-        if view.session.get("addresses"):
-            terminal.print(address_lines(view), soft_wrap=True)
-        terminal.print(render(view, doing=_life(view, runs=runs)))
+        terminal, started = Terminal(), view.session.get("started")
+        since = Text(f"running since {explain.moment(started)}", "dim") if runs and started else None
+        terminal.print(Screen(view, runs=runs, doing=since))
+        for address in view.session.get("addresses", ()):
+            terminal.print(address, style="dim", highlight=False, soft_wrap=True)  # to be copied
 
 
 def _print_rounds(history: History, *, follow: bool) -> None:
@@ -59,21 +61,6 @@ def _print_rounds(history: History, *, follow: bool) -> None:
             if not follow:
                 return
             time.sleep(_POLL_SECONDS)
-
-
-def _life(view: Overview, *, runs: bool) -> Text:
-    """Return a line that says since when the node has been running or stopped."""
-    started, stopped = view.session.get("started"), view.session.get("stopped")
-    if runs:
-        return Text(f"running since {explain.moment(started)}" if started else "running", "bold green")
-    if not view.session:
-        return Text("not started yet: `sapo-node start` begins here", "yellow")
-    end = (
-        f"stopped {explain.moment(stopped)}"
-        if stopped
-        else "not running: it was killed, its machine stopped, or it was restored from a backup"
-    )
-    return Text(f"{end}; `sapo-node start` continues from here", "yellow")
 
 
 @click.command()

@@ -90,7 +90,7 @@ class ServerGeneration:
         except ServerFailed as failure:
             self.begin_anew()
             notice = self._notice("node", f"{failure}. The node samples by itself, and tries the server each round")
-            return Generated(tuple(generate(trainer.policy, request, max_completion_bytes)), notice)
+            return Generated(tuple(generate(trainer.policy, request, max_completion_bytes)), notice, str(failure))
         if problem:
             notice = self._notice("server with the weights of the step before", problem)
         else:

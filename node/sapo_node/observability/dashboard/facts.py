@@ -7,13 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from sapo_node.groups.curve import MAX_POINTS
+from sapo_node.observability.condition import Condition, condition_of
 from sapo_node.observability.fleet import summary
 from sapo_node.observability.history import TAKEN, History
 from sapo_node.observability.journal import Fate, Journal
-from sapo_node.observability.overview import Overview, at_rest, kind_of, overview
+from sapo_node.observability.overview import KINDS, Overview, at_rest, kind_of, overview, unit_of
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.training.round import Phase
+from sapo_node.trust.constants import HEALTHY_AFTER
 
 SHOWN_GROUPS = 60
 MOST_GROUPS = 500
@@ -70,6 +72,7 @@ class Facts:
         refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
         state = {
             **view.as_dict(),
+            "condition": self._condition(view).as_dict(),
             "refused": [_explained({"why": why, "count": count}) for why, count in Counter(refused).most_common()],
             "points": [asdict(point) for point in History(self._database).points()],
             "taken_back": [{"at": each.at, "step": each.replayed, "text": str(each)} for each in view.taken_back],
@@ -80,11 +83,17 @@ class Facts:
             "phase_since": self._since,
             "health": {part: health() for part, health in self._health.items()},
             "rests": self._rests,
+            "kinds": dict(KINDS),
+            "healthy_after": HEALTHY_AFTER,
             "banned_by_evidence": [row[0] for row in self._database.rows("SELECT peer FROM evidence ORDER BY peer")],
             "now": time.time(),
         }
         self._state = (time.monotonic(), state)
         return state
+
+    def _condition(self, view: Overview) -> Condition:
+        waits = [part for part, is_ready in self._starting.items() if not is_ready]
+        return condition_of(view, runs=True, now=time.time(), starting=waits)
 
     def summary(self) -> dict[str, Any]:
         """The node in one line, for `sapo-node fleet`."""
@@ -113,4 +122,10 @@ def _explained(entry: dict[str, Any]) -> dict[str, Any]:
     """With the kind of its reason, what the reason means, and what would change it."""
     reason = reason_for(entry["why"])
     kind = kind_of(entry["why"])
-    return {**entry, "kind": kind, "means": reason.means if reason else "", "change": reason.advice if reason else ""}
+    return {
+        **entry,
+        "kind": kind,
+        "unit": unit_of(entry["why"]),
+        "means": reason.means if reason else "",
+        "change": reason.advice if reason else "",
+    }

@@ -1,5 +1,6 @@
 """The node's metrics in the form of Prometheus, and the table of them in docs/operate/metrics.md."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 
+from sapo_node.observability.condition import condition_of
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, TAKEN, VERIFIED
 from sapo_node.observability.metrics import METRICS
 from sapo_node.observability.overview import Overview
@@ -84,6 +86,12 @@ EXPOSED = (
     _Exposed("heldout_pass_ratio", "gauge", "Held-out pass@1 of the last evaluation", _heldout),
     _Exposed("round_seconds", "gauge", "Wall time of the last round, by phase", _seconds, "phase"),
     _Exposed("filtered_completions", "gauge", f"Last round: {METRICS['filtered'].help}", _filtered, "filter"),
+    _Exposed(
+        "attention",
+        "gauge",
+        "1 if the node needs a person, as its first line says; else 0",
+        lambda view: {"": condition_of(view, runs=True, now=time.time()).level == "attention"},
+    ),
     _Exposed("peers_connected", "gauge", "Peers connected", lambda view: {"": len(view.session.get("connected", ()))}),
     _Exposed(
         "shards_followed",

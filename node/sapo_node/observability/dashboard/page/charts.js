@@ -1,7 +1,7 @@
 // The charts, all over rounds, by uPlot. They show one range of rounds and share one cursor. A range that was dragged
 // over one chart is asked of the server at full resolution, and shown by all.
 
-import { $, get, nothing, turns } from "./dom.js";
+import { $, counted, get, nothing, turns } from "./dom.js";
 
 const HEIGHT = 200;
 const INTEGERS = [1, 2, 5].flatMap((each) => [...Array(9).keys()].map((power) => each * 10 ** power)).sort((a, b) => a - b);
@@ -208,19 +208,20 @@ function showTimeline() {
   const masked = (name) => new Map(points.map((each) => [middle(each), each.filtered[name] || 0]));
   const total = (name) => (name in ALARMS ? ALARMS[name]().length : [...masked(name).values()].reduce((sum, each) => sum + each, 0));
   const marks = (name) => (name in ALARMS ? ALARMS[name]().map((each) => each.step) : [...masked(name)].filter(([, count]) => count).map(([x]) => x));
-  const at = (name, x) => (name in ALARMS ? `after round ${x}` : `${masked(name).get(x)} at round ${Math.round(x)}`);
+  const inAll = (name) => counted(total(name), name in ALARMS ? "time" : "completion");
+  const at = (name, x) => (name in ALARMS ? `after round ${x}` : `${counted(masked(name).get(x), "completion")} at round ${Math.round(x)}`);
   const data = uPlot.join([[points.map(middle)], ...names.map((name) => {
     const steps = [...new Set(marks(name))].sort((a, b) => a - b);
     return [steps, steps.map(() => lane(name))];
   })]);
-  chart("timeline", names.map((name) => `${name}: ${total(name)}`).join(", "), {
+  chart("timeline", names.map((name) => `${name}: ${inAll(name)}`).join(", "), {
     height: LANES_MARGIN + LANE * names.length,
     y: { range: [-0.6, names.length - 0.4] },
     yAxis: { size: 118, splits: () => names.map(lane), values: () => names },
     series: names.map((name) => ({
       label: name,
       ...dots(name in ALARMS ? "--bad" : "--one", 7),
-      value: (u, value, series, place) => (value == null ? String(total(name)) : at(name, u.data[0][place])),
+      value: (u, value, series, place) => (value == null ? inAll(name) : at(name, u.data[0][place])),
     })),
   }, data);
 }

@@ -4,6 +4,7 @@ export const $ = (id) => document.getElementById(id);
 export const short = (peer) => "…" + peer.slice(-8);
 export const percent = (part) => (part === null || part === undefined ? "–" : (100 * part).toFixed(1) + " %");
 export const number = (value) => value.toLocaleString("en");
+export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 
 // The hour of today, and the day as well of any other day.
 export function moment(seconds) {
@@ -15,7 +16,7 @@ export function moment(seconds) {
 // A character that could turn a line around, or hide in it, is shown as its escape, as `printable.py` does for a terminal.
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 const escaped = (character) => `\\u{${character.codePointAt(0).toString(16)}}`;
-const visible = (text) => text.replace(UNSEEN, (each) => (each === "\n" || each === "\t" ? each : escaped(each)));
+export const visible = (text) => text.replace(UNSEEN, (each) => (each === "\n" || each === "\t" ? each : escaped(each)));
 
 export function make(tag, className, ...children) {
   const node = document.createElement(tag);

@@ -2,6 +2,7 @@
 
 import { $, get, make, moment, nothing, number, put, short, turns } from "./dom.js";
 
+const ENVELOPE = 16; // characters of an id, enough for sapo-node why
 const FEW = 8, MORE = 50;
 let shown = FEW; // groups
 
@@ -37,7 +38,7 @@ function group(each, open) {
   if (each.fate === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on${facts.masked ? `, and filters masked ${facts.masked} tokens of its correct completions` : ""}.`));
   if (facts.question) details.append(make("pre", "", facts.question));
   for (const completion of facts.completions || []) details.append(answer(completion));
-  if (each.envelope_id) details.append(make("p", "id", `envelope ${each.envelope_id}, group ${each.k}`));
+  if (each.envelope_id) details.append(make("p", "id", `envelope ${each.envelope_id.slice(0, ENVELOPE)}, group ${each.k}`));
   return details;
 }
 
@@ -53,7 +54,7 @@ function showGroups({ groups, counts }) {
 
 function showRefusals(refusals) {
   if (!refusals.length) return put("refusals", nothing("None yet."));
-  put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${moment(each.at)}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, 16)}` : ""}`))));
+  put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${moment(each.at)}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, ENVELOPE)}` : ""}`))));
 }
 
 const chosen = () => document.querySelector("input[name=fate]:checked").value;

@@ -1,7 +1,7 @@
 // Asks the node for its facts and puts them in place.
 
 import { showCharts } from "./charts.js";
-import { $, get, Lost, make, moment, nothing, number, percent, put, short, turns } from "./dom.js";
+import { $, counted, get, Lost, make, moment, nothing, number, percent, put, short, turns, visible } from "./dom.js";
 import { askGroups } from "./groups.js";
 
 const EVERY_MS = 2000;
@@ -27,9 +27,9 @@ const COLUMNS = [
   ["until", (each) => each.until && moment(each.until), "labelled"],
   ["share of trained tokens", (each) => make("span", "", bar(each.share), percent(each.share)), "share"],
   ["trust", (each) => each.trust?.toFixed(2), "number"],
-  ["verified", (each) => each.verified?.toLocaleString("en"), "number"],
-  ["waiting", (each) => each.waiting?.toLocaleString("en"), "number"],
-  ["trained groups", (each) => each.trained_groups?.toLocaleString("en"), "number"],
+  ["groups trained on", (each) => each.trained_groups?.toLocaleString("en"), "number"],
+  ["groups ready", (each) => each.waiting?.toLocaleString("en"), "number"],
+  ["verified toward healthy", (each) => each.peer && (each.state === "healthy" ? "–" : `${each.earned} of ${each.healthy_after}`), "number"],
 ];
 
 function named(each) {
@@ -56,7 +56,7 @@ const heldOut = ({ pass_at_1: point, low, high }) => `${point.toFixed(3)} (${low
 // What the node gains from others and gives them, as far as it can know.
 function showExchange({ beside, exchange: { from_others: share, teachers, fetchers, fetched } }) {
   const named = teachers.map(([peer, part]) => `${short(peer)} ${percent(part)}`).join(", ");
-  const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from others${named ? `: ${named}` : ""}. `;
+  const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from peers${named ? `: ${named}` : ""}. `;
   const alone = beside ? `Held-out pass@1 after ${beside[0].step} rounds: ${heldOut(beside[0])} with peers, ${heldOut(beside[1])} in rounds that it played alone. ` : "To measure what this node would have learnt alone, run sapo-node alone. ";
   $("exchange").textContent = `${gained}${alone}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peer${fetchers === 1 ? "" : "s"}. Gossip does not tell who reads.`;
 }
@@ -84,7 +84,7 @@ function shownOf(state) {
   const connected = new Set(state.session.connected || []);
   let banned = 0, others = 0;
   const isShown = (each) => each.connected || (each.state === "banned" ? banned++ < SHOWN_BANNED : others++ < SHOWN_OTHERS);
-  return state.peers.map((each) => ({ ...each, connected: connected.has(each.peer) })).filter(isShown);
+  return state.peers.map((each) => ({ ...each, connected: connected.has(each.peer), healthy_after: state.healthy_after })).filter(isShown);
 }
 
 function rowsOf(state, peers) {
@@ -102,7 +102,7 @@ function showPeers(state) {
   const known = Math.max(state.peers.length, Object.values(state.states).reduce((sum, each) => sum + each, 0));
   $("peers-count").textContent = shown.length < known ? `${number(shown.length)} of ${number(known)} peers: those connected, and some of the others. sapo-node peers lists all.` : "";
   if (!shown.length) {
-    const none = make("td", "empty", "No peers heard of yet: this node is alone until it finds some.");
+    const none = make("td", "empty", "No peer is known yet.");
     none.colSpan = COLUMNS.length;
     rows.push(make("tr", "", none));
   }
@@ -122,28 +122,32 @@ function keepInReach(box) {
   else box.removeAttribute("tabindex");
 }
 
-// A zero-advantage group breaks no rule.
-const titled = (each) => (each.kind === "not needed" ? `not needed, zero advantage (${each.why})` : each.why);
-
-function showRefused({ refused }) {
+function showRefused({ refused, kinds }) {
+  put("kinds", ...Object.entries(kinds).flatMap(([kind, means]) => [make("dt", kind, kind), make("dd", "", means)]));
   if (!refused.length) return put("refused", nothing("Nothing so far."));
-  put("refused", ...refused.map((each) => make("div", "reason", make("b", each.kind === "refused" ? "refused" : "", `${titled(each)}: ${number(each.count)}`), ...(each.means ? [make("p", "", `${each.means} ${each.change}`)] : []))));
+  put("refused", ...refused.map((each) => make("div", "reason", make("b", each.kind === "refused" ? "refused" : "", `${each.kind}, ${each.why}: ${counted(each.count, each.unit)}`), ...(each.means ? [make("p", "", `${each.means} ${each.change}`)] : []))));
 }
 
 function showHealth(state) {
   const entries = { ...state.health };
-  if (state.session.addresses) entries.addresses = state.session.addresses.join(", ");
+  if (state.session.addresses) entries.addresses = make("span", "", ...state.session.addresses.map(address));
   if (state.banned_by_evidence.length) entries["banned for equivocation"] = state.banned_by_evidence.map(short).join(", ") + " (sapo-node peers PEER --evidence)";
   put("health", ...Object.entries(entries).flatMap(([name, text]) => [make("dt", "", name), make("dd", "", text)]));
-  const notices = (state.session.notices || []).slice().reverse();
-  put("notices", ...(notices.length ? notices.map((text) => make("li", "", text)) : [make("li", "note", "None yet.")]));
+  const notices = state.session.notices || []; // those that need a person come first
+  put("notices", ...(notices.length ? notices.map((each) => make("li", each.level, `${moment(each.at)}: `, ...withPeers(each.text))) : [make("li", "note", "None yet.")]));
   putDated("taken-back", state.taken_back);
   putDated("health-alarms", state.health_alarms);
 }
 
+// An address has a line break before the peer id at most, so that both can be copied whole.
+const address = (text) => make("span", "address id", ...text.split(/(?=\/p2p\/)/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
+
+// A text with each peer id in it shortened, as everywhere. Pressed, it shows the whole id.
+const withPeers = (text) => text.split(/(12D3KooW[1-9A-HJ-NP-Za-km-z]{44})/).map((part, at) => (at % 2 ? named({ peer: part }) : part));
+
 // A list that is empty is hidden with its heading.
 function putDated(id, entries) {
-  put(id, ...entries.map((each) => make("li", "", `${moment(each.at)}: ${each.text}`)));
+  put(id, ...entries.map((each) => make("li", "", `${moment(each.at)}: `, ...withPeers(each.text))));
   $(id).parentElement.hidden = !entries.length;
 }
 
@@ -156,20 +160,21 @@ function showTiles(state) {
   const last = state.rounds.at(-1), evaluation = state.evaluations.at(-1);
   const reward = last ? state.rounds.reduce((sum, each) => sum + each.reward, 0) / state.rounds.length : null;
   const tiles = [
-    ["reward, last 20 rounds", reward === null ? "–" : reward.toFixed(3)],
+    [`reward, last ${counted(state.rounds.length, "round")}`, reward === null ? "–" : reward.toFixed(3)],
     ["held-out pass@1", evaluation ? evaluation.pass_at_1.toFixed(3) : "–"],
     ["rounds", last ? number(last.step) : "0"],
     ["peers connected", (state.session.connected || []).length],
     ...partHeard(state.session.shards),
-    ["envelopes accepted", number(state.counts.accepted || 0)],
+    ["rollouts accepted", number(state.counts.accepted || 0)],
     ["groups verified", number(state.counts["verified groups"] || 0)],
-    ["of positive advantage from others", percent(state.exchange.from_others)],
+    ["of positive advantage from peers", percent(state.exchange.from_others)],
     ["peers that fetched from it", number(state.exchange.fetchers)],
   ];
   put("tiles", ...tiles.map(([name, value]) => make("div", "tile", make("b", "", value), make("span", "", name))));
 }
 
 function showHead(state) {
+  showCondition(state.condition);
   $("swarm").textContent = `in ${state.session.swarm || "no swarm"}`;
   $("peer-id").textContent = state.session.peer_id || "";
   const starting = Object.entries(state.starting);
@@ -181,9 +186,17 @@ function showHead(state) {
   put("starting", ...starting.map(([part, isReady]) => make("li", isReady ? "right" : "note", isReady ? `✓ ${part} is ready` : `… waits for: ${part}`)));
 }
 
-// What the node does is read out when it changes; the seconds are not.
+// How the node is is read out when it changes.
+function showCondition({ level, text, advice }) {
+  const [said, todo] = $("condition").children;
+  const line = visible(level === "attention" ? `attention: ${text}` : text);
+  $("condition").className = level;
+  if (said.textContent !== line) said.textContent = line;
+  if (todo.textContent !== advice) todo.textContent = advice;
+}
+
 function say(doing, since) {
-  if ($("doing").textContent !== doing) $("doing").textContent = doing;
+  $("doing").textContent = doing;
   $("since").textContent = since;
 }
 
