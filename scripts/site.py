@@ -17,6 +17,8 @@ import reference
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "site" / "pages"
 """What the builder reads; `zensical.toml` names the same folder."""
+ICON = ROOT / "node" / "sapo_node" / "observability" / "dashboard" / "page" / "icon.svg"
+"""The icon of a node's page is that of the site, too."""
 BESIDE = {
     "README.md": "index.md",
     "SECURITY.md": "trust/security.md",
@@ -69,6 +71,7 @@ def main() -> int:
         (place, on_the_site(path, known).encode() if path.suffix == ".md" else path.read_bytes())
         for path, place in known.items()
     ]
+    written.append(("icon.svg", ICON.read_bytes()))
     for place, content in [*written, *((f"reference/{name}", text.encode()) for name, text in reference.pages())]:
         target = PAGES / place
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -48,8 +48,8 @@ def _reachable(known: tuple[str, ...]) -> Finding:
     return doubtful(
         "reachable",
         f"announces {', '.join(known)}; peers beyond the local network cannot dial these",
-        "a node that dials other nodes needs no address. If other nodes are to dial this one, forward a port, --listen "
-        "on it, and --announce its public address",
+        "a node that dials other nodes needs no change. For other nodes to dial this one, forward a port of the "
+        "router, give that port to --listen, and give the public address to --announce",
     )
 
 

@@ -147,7 +147,10 @@ def _of_another_model(root: Path, theirs: object, ours: str) -> str:
         )
     # The first checkpoints held no name of their model.
     whose = theirs if isinstance(theirs, str) else "another model"
-    return f"the checkpoints in {root} belong to {whose}, and not to {ours}; train that, or move the folder away"
+    return (
+        f"the checkpoints in {root} belong to {whose}, and you gave {ours}. Give --model and the options of {whose}, "
+        f"or move the folder away to start over"
+    )
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

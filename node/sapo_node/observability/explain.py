@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import KEPT_REFUSALS, Entry, Fate, Journal, Refusal
+from sapo_node.observability.journal import KEPT_GROUPS, KEPT_REFUSALS, Entry, Fate, Journal, Refusal
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
@@ -50,8 +50,8 @@ def envelope(database: Database, envelope_id: str) -> Told:
     known |= {own for own, *_ in signed}
     if not known:
         raise LocalError(
-            f"no envelope {envelope_id} is known: it never arrived, waits for verification, or is too old to be "
-            f"remembered; the page shows the newest"
+            f"the node knows no envelope {envelope_id}: it did not arrive, waits for verification, or is older than "
+            f"what the node remembers; the page shows the newest"
         )
     if len(known) > 1:
         first, second, *_ = sorted(known)
@@ -93,8 +93,8 @@ def _of_filters(entries: Sequence[Entry]) -> list[str]:
     right = sum(each["reward"] for each in completions)
     lines = []
     if phrases := len(_masked_phrases(entries)):
-        said = f"{phrases} phrases masked: they earn" if phrases > 1 else "1 phrase masked: it earns"
-        lines.append(f"    {said} nothing extra here (--json lists them)")
+        said = f"{phrases} phrases" if phrases > 1 else "1 phrase"
+        lines.append(f"    the n-gram filter masked {said}, so the node does not learn them (--json lists them)")
     for filter_name, count in Counter(each["filter"] for each in completions if "filter" in each).most_common():
         lines.append(f"    the {filter_name} rejected {count} of its {right} correct completions")
         lines += _reason(filter_name)
@@ -138,8 +138,10 @@ def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
     offences = offences_of(database, account.peer)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", account.peer) or (0, 0)
     lines = [account.peer, *_of_account(account, cause, offences)]
-    lines.append(f"Trained on, in all: {groups} of its groups, {tokens} tokens.")
+    lines.append(f"Since the state was made, {groups} of its groups were trained on, with {tokens} tokens.")
     entries = Journal(database).of_peer(account.peer)
+    if entries:
+        lines.append(f"Of the newest {KEPT_GROUPS:,} groups of all peers, {len(entries)} are of this peer:")
     for (fate, why), count in Counter((each.fate, each.why) for each in entries).most_common():
         lines.append(f"{_groups(count, fate)}{f': {why}' if why else ''}")
         lines += _of_filters([each for each in entries if each.fate is fate]) if fate is Fate.TRAINED else _reason(why)
@@ -199,8 +201,8 @@ def _of_account(account: Account, cause: Cause, offences: Sequence[Offence]) -> 
     evidence = account.evidence
     seen = "; ".join(f"{each}, the last {moment(each.last)}" for each in offences) or "no offence"
     trust = (
-        f"Tier: {account.tier}. Trust {account.trust:.2f}: verified groups weigh {evidence.good:.1f}, offences "
-        f"{evidence.bad:.1f}; what is long ago weighs less."
+        f"Tier: {account.tier}. Trust {account.trust:.2f}: its verified groups weigh {evidence.good:.1f} and its "
+        f"offences {evidence.bad:.1f}. Each new group or offence lowers the weight of the older ones."
     )
     return [_of_state(account, cause), _outlook(account, cause), trust, f"Seen of it: {seen}."]
 

@@ -1,4 +1,4 @@
-"""Why something was not taken, in plain words: what it means, and what would change it."""
+"""Explains each reason for which a message or a group was not taken: what it means, and what would change it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from sapo_protocol import Layer
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One of them."""
+    """One reason."""
 
     means: str
     change: str
-    """What would have to be different; it begins with `Nothing` where nothing should be."""
+    """What would have to be different. It begins with `Nothing` if nothing has to be."""
 
     @property
     def advice(self) -> str:
@@ -32,38 +32,41 @@ class Reason:
         return self.change if self.change.startswith("Nothing") else f"What would change it: {self.change}"
 
 
-_OTHER_BYTES = "The sender is charged for it, not the author that it names. Its maker has to fix the software."
-_SAFEGUARD = "Nothing you should do: a safeguard."
-_WAIT = "Nothing: it waits, and may be drawn in another round while it is young enough."
+_OTHER_BYTES = (
+    "The node charges the peer that sent it, not the author that it names. Newer software on the side of the sender."
+)
+_SAFEGUARD = "Nothing to do: filters and alarms keep such texts out of this node's policy."
+_WAIT = "Nothing to do: the group waits, and a later round may draw it until it is too old."
 
 REASONS: Mapping[str, Reason] = MappingProxyType(
     {
         Layer.SIZE: Reason("It is longer than this swarm allows.", _OTHER_BYTES),
-        Layer.FRAME: Reason("It is no message: its outermost form is broken.", _OTHER_BYTES),
-        Layer.ENVELOPE: Reason("Its envelope is not of the one form that this version has.", _OTHER_BYTES),
+        Layer.FRAME: Reason("It is not a message of this protocol: its frame cannot be decoded.", _OTHER_BYTES),
+        Layer.ENVELOPE: Reason("Its envelope does not have the form that this version requires.", _OTHER_BYTES),
         Layer.SIGNATURE: Reason(
-            "Its signature does not hold: forged, altered on the way, or made for another swarm.", _OTHER_BYTES
+            "Its signature is invalid: it is forged, was altered on the way, or was made for another swarm.",
+            _OTHER_BYTES,
         ),
-        Layer.HEADER: Reason("What is signed breaks a rule for headers.", _OTHER_BYTES),
-        Layer.BODY: Reason("Its texts are not those that the header names.", _OTHER_BYTES),
-        Layer.EVIDENCE: Reason("It is meant as evidence and proves nothing.", _OTHER_BYTES),
+        Layer.HEADER: Reason("Its signed header breaks a rule of the specification.", _OTHER_BYTES),
+        Layer.BODY: Reason("Its texts do not match the hashes in its header.", _OTHER_BYTES),
+        Layer.EVIDENCE: Reason("It claims to be evidence and proves nothing.", _OTHER_BYTES),
         Ignored.SENDER_BUSY: Reason(
-            "The peer that brought it sends more than this node takes from one.", "Fewer messages from that peer."
+            "The peer that sent it sends more than this node takes from one peer.", "Fewer messages from that peer."
         ),
         Ignored.LINK_BUSY: Reason(
-            "Its author is a stranger, and the peer that brought it brings more of strangers than this node takes from "
-            "one peer.",
-            "Another peer that brings it, or a request for it. Or trust its author: `sapo-node trust PEER`.",
+            "Its author is a stranger, and the peer that sent it sends more rollouts of strangers than this node takes "
+            "from one peer.",
+            "Another peer sends it, or this node requests it. Or trust its author: `sapo-node trust PEER`.",
         ),
-        Ignored.SENDER_BANNED: Reason("The peer that brought it is banned here.", "Another peer that brings it."),
+        Ignored.SENDER_BANNED: Reason("The peer that sent it is banned here.", "Another peer sends it."),
         Ignored.ISSUER_BANNED: Reason(
             "Its author is banned here.",
             "`sapo-node unban PEER`. A ban for false claims also ends with time, one for equivocation never.",
         ),
-        Ignored.DUPLICATE: Reason("It was taken before, with all that it holds.", "Nothing, and nothing is lost."),
+        Ignored.DUPLICATE: Reason("The node has it already, with all its texts.", "Nothing to do: nothing is lost."),
         Ignored.OUTSIDE_WINDOW: Reason(
-            "Its epoch is over, or not begun, by this node's clock.",
-            "Right clocks: compare this machine's with the author's, and look for a slow network between them.",
+            "By this node's clock its epoch is over or has not begun.",
+            "Correct clocks: compare this machine's with the author's. Or a faster network between them.",
         ),
         Ignored.OVER_QUOTA: Reason(
             "Its author is untrusted and has sent more than an untrusted peer may.",
@@ -71,20 +74,20 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         Ignored.EQUIVOCATION: Reason(
             "Its author signed two contents for one round. The node bans it for that.",
-            "Nothing: the evidence is kept, `sapo-node peers PEER --evidence` shows it. That key is banned for good.",
+            "Nothing to do: that key stays banned. `sapo-node peers PEER --evidence` shows the evidence.",
         ),
         Ignored.KNOWN_EVIDENCE: Reason(
-            "What it proves is known, or too much of it came.", "Nothing, and nothing is lost."
+            "The node knows what it proves, or received too much evidence.", "Nothing to do: nothing is lost."
         ),
         Unusable.CLAIMED_ZERO_ADVANTAGE: Reason(
             "Its author claims equal rewards for all completions. The node does not score such a zero-advantage group.",
             "A group with correct and incorrect completions.",
         ),
-        Unusable.NO_BODY: Reason("Its texts did not come along.", "A message that brings them."),
-        Unusable.MALFORMED_BODY: Reason("Its texts are not in the form of a body.", "Its author's software."),
+        Unusable.NO_BODY: Reason("The message came without its texts.", "Another message brings them."),
+        Unusable.MALFORMED_BODY: Reason("Its texts cannot be decoded as a body.", "Its author's software."),
         Unusable.UNSCORED: Reason(
-            "The scorer came to no result: it ran out of time or memory, or died. That counts against nobody.",
-            "A machine with more of both, or shorter completions.",
+            "The sandbox did not score it: it ran out of time or memory, or died. No peer is charged.",
+            "A faster machine, more memory, or shorter completions.",
         ),
         Unusable.OTHER_TASK: Reason(
             "Its author answered another task than the one that follows from its key, epoch and counter.",
@@ -92,7 +95,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         Unusable.FALSE_CLAIM: Reason(
             "Its author claims rewards that its completions do not earn. That lowers the trust in it.",
-            "True claims, for long enough: trust rises more slowly than it falls.",
+            "Correct claims in later groups: each raises the trust, by less than a false claim lowers it.",
         ),
         Unusable.ZERO_ADVANTAGE: Reason(
             "All its completions earn the same reward, so the group has zero advantage.",
@@ -100,16 +103,16 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         Unusable.HELD_OUT: Reason(
             "Its prompt is one of those that this node is evaluated on. It trains on none of them.",
-            "Nothing for this group. Its author loses no trust.",
+            "Nothing to do: its author loses no trust.",
         ),
-        NotDrawn.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
+        NotDrawn.ENOUGH: Reason("The round drew enough other groups before this one.", _WAIT),
         NotDrawn.STRANGERS: Reason(
-            "Strangers had their share of that round already.",
+            "Groups of other strangers had filled the strangers' share of that round.",
             "Rounds without an alarm: each raises the share of strangers. Or trust the peer: `sapo-node trust PEER`.",
         ),
         NotDrawn.TOO_LARGE: Reason(
             f"The groups of a round and their stand-ins have at most {DRAWN_BYTES // 2**20} MiB of text together, and "
-            "others had taken too much of it.",
+            "other groups had taken too much of it.",
             _WAIT,
         ),
         NotDrawn.SELDOM_ACCEPTED: Reason(
@@ -117,10 +120,10 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Groups that the filters accept: `sapo-node peers PEER` shows the accepted share. The peer loses no trust.",
         ),
         NotDrawn.BANNED: Reason(
-            "Its peer was banned while the group waited.",
-            "Nothing for this group. After the ban the peer may send others.",
+            "Its author was banned while the group waited.",
+            "Nothing to do for this group. After the ban its author may send others.",
         ),
-        NotDrawn.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
+        NotDrawn.TOO_OLD: Reason("Its epoch is too long ago.", "Nothing to do: the group leaves the pool."),
         NotDrawn.MADE_ROOM: Reason(
             f"The pool was full: it holds {MAX_PER_PEER} groups of one peer and {MAX_GROUPS:,} of all, with "
             f"{MAX_BYTES_PER_PEER // 2**20} and {MAX_BYTES // 2**20} MiB of text. Groups that arrived first leave it "
@@ -129,8 +132,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "PEER`.",
         ),
         NotDrawn.NONE_WANTED: Reason(
-            "The node wanted no external groups in that round.",
-            "`--external N` asks for a number; with `auto` it takes some again when they are worth it.",
+            "The node drew no external groups in that round.",
+            "`--external N` sets their number. With `auto` the node chooses it, and draws some again when they help.",
         ),
         Refusal.NO_ROOM: Reason(
             "Its prompt and a completion of `max_tokens` tokens do not fit into this model's context.",
@@ -141,7 +144,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "A larger --max-tokens here, or shorter completions there.",
         ),
         Refusal.SPECIAL: Reason(
-            "This model's tokenizer makes a special token of one of its texts, which a peer's text must never become.",
+            "This model's tokenizer turns a part of one of its texts into a special token. A peer must not control the "
+            "model.",
             "A model whose tokenizer can encode special tokens as ordinary text.",
         ),
         Refusal.UNREADABLE: Reason(
@@ -156,11 +160,11 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "A smaller `learning_rate`, or --dtype float32.",
         ),
         Refusal.KILLED_LEARNER: Reason(
-            "The learner died each time it trained on the batch with this group, so the node gave the whole batch up.",
-            "More memory, where the learner ran out of it: the node's log says how the learner died.",
+            "The learner died each time it trained on the batch with this group, so the node skipped the batch.",
+            "More memory, if the learner ran out of it. The node's log says how the learner died.",
         ),
         NOTHING_LEFT: Reason(
-            "Filters masked every token of its correct completions: phrases that earn nothing extra here.", _SAFEGUARD
+            "Filters masked every token of its correct completions, so nothing was left to train on.", _SAFEGUARD
         ),
         TAKEN_BACK: Reason(
             "The node had trained on it. It then restored an earlier checkpoint and trained again without it: an alarm "
@@ -178,8 +182,9 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "equation filter": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
         "min-token-prob filter": Reason(
             "This node's policy would hardly write its correct completions: a token before the answer has a "
-            f"probability below {MIN_TOKEN_PROB:g}, or all of them together one below {MIN_TEXT_PROB:g}. A bound is "
-            f"lower where it would reject more than {LEAST:.0%} of this node's own correct completions to the task.",
+            f"probability below {MIN_TOKEN_PROB:g}, or all of them together one below {MIN_TEXT_PROB:g}. If a "
+            f"bound would reject more than {LEAST:.0%} of this node's own correct completions to the task, the node "
+            "lowers that bound.",
             _SAFEGUARD,
         ),
         "answer-likelihood filter": Reason(
@@ -192,5 +197,5 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
 
 
 def reason_for(why: str) -> Reason | None:
-    """What is known of a reason; what was taken back is stored with the reason of the alarm."""
+    """Return the explanation of a reason. A group that was taken back has the reason of the alarm, too."""
     return REASONS.get(TAKEN_BACK if why.startswith(f"{TAKEN_BACK}: ") else why)

@@ -221,7 +221,7 @@ def busy(database):
     history = History(database)
     for step in range(1, 101):
         history.record(replace(REPORT, step=step))
-    history.examine(100, HeldOut(1, {"products": (1, 2)}), at=0.0)
+    history.examine(100, HeldOut(2, {"products": (1, 2)}), at=0.0)
     peers = [f"12D3KooW{number:044}" for number in range(30)]
     history.describe_session(
         {

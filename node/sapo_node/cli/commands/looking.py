@@ -17,10 +17,14 @@ from sapo_node.observability import explain
 from sapo_node.observability.condition import condition_of
 from sapo_node.observability.history import History
 from sapo_node.observability.metrics import METRICS
+from sapo_node.observability.overview import KINDS
 
 _POLL_SECONDS = 0.5
 
-_KEYS = "\b\nmetrics of a round:\n" + "\n".join(f"  {name:<16}{each.meaning}" for name, each in METRICS.items())
+_WORDS = "\b\nwhat was not trained on:\n" + "\n".join(f"  {kind:<16}{means}" for kind, means in KINDS.items())
+_KEYS = f"{_WORDS}\n\n\b\nmetrics of a round:\n" + "\n".join(
+    f"  {name:<16}{each.meaning}" for name, each in METRICS.items()
+)
 
 
 @click.command(epilog=_KEYS)
@@ -29,7 +33,7 @@ _KEYS = "\b\nmetrics of a round:\n" + "\n".join(f"  {name:<16}{each.meaning}" fo
 @click.option("--follow", is_flag=True, help="As --rounds, then print each new round until Ctrl-C.")
 @as_json
 def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> None:
-    """Show what a node on this machine has done. The node may be running or stopped.
+    """Show how a node on this machine is and what it has done. The node may be running or stopped.
 
     \b
     sapo-node status --follow | jq .reward
@@ -63,7 +67,7 @@ def _print_rounds(history: History, *, follow: bool) -> None:
             time.sleep(_POLL_SECONDS)
 
 
-@click.command()
+@click.command(epilog=_WORDS)
 @click.argument("envelope_id")
 @configured
 @as_json
