@@ -15,8 +15,8 @@ from sapo_protocol.toml import toml_value
 STATE = "~/.local/state/sapo-node"
 """Where states lie by default on Linux: that of the reader, not of whoever wrote this page."""
 PROGRAMS = (("sapo-node", node), ("sapo-adversary", adversary))
-WIDTH = 100
-"""Characters of a line of help."""
+WIDTH = 84
+"""Characters of a line of help: as many as a column of the site holds in a window of 1,280 pixels."""
 CONFIGURATION = """# Configuration
 
 Each key can be set in a file, in the environment and, for most keys, on the command line. The command line overrides

@@ -19,6 +19,8 @@ PAGES = ROOT / "build" / "site" / "pages"
 """What the builder reads; `zensical.toml` names the same folder."""
 ICON = ROOT / "node" / "sapo_node" / "observability" / "dashboard" / "page" / "icon.svg"
 """The icon of a node's page is that of the site, too."""
+STYLE = ".md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere; }\n"
+"""A line of code that is longer than its column is wrapped, so that none of it is hidden."""
 BESIDE = {
     "README.md": "index.md",
     "SECURITY.md": "trust/security.md",
@@ -71,7 +73,7 @@ def main() -> int:
         (place, on_the_site(path, known).encode() if path.suffix == ".md" else path.read_bytes())
         for path, place in known.items()
     ]
-    written.append(("icon.svg", ICON.read_bytes()))
+    written += [("icon.svg", ICON.read_bytes()), ("site.css", STYLE.encode())]
     for place, content in [*written, *((f"reference/{name}", text.encode()) for name, text in reference.pages())]:
         target = PAGES / place
         target.parent.mkdir(parents=True, exist_ok=True)

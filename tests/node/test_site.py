@@ -45,3 +45,11 @@ def test_a_built_page_asks_the_network_for_nothing(gathered):
     page = (ROOT / "build" / "site" / "html" / "index.html").read_text()
     assert 'src="http' not in page
     assert '<link rel="stylesheet" href="http' not in page
+
+
+def test_the_site_has_an_icon_a_switch_for_dark_and_wraps_long_lines_of_code(gathered):
+    page = (ROOT / "build" / "site" / "html" / "reference" / "sapo-node.html").read_text()
+    assert '<link rel="icon" href="../icon.svg">' in page
+    assert "Switch to dark" in page
+    assert 'href="../site.css"' in page
+    assert (PAGES / "icon.svg").is_file()

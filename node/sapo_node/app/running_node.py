@@ -293,6 +293,8 @@ class RunningNode:
             async for _ in signals:
                 if node.stopping.is_set() or self._config.fed:  # a round of a trainer may take as long as it likes
                     self._scope.cancel()
+                if node.stopping.is_set():
+                    continue
                 node.stopping.set()
                 how = f"{' after this round' if self._config.train else ''}; a second Ctrl-C stops at once"
                 self._session.standing["stopping"] = how

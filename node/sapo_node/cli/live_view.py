@@ -95,7 +95,8 @@ class _Screen:
                 self._phase = phase, time.monotonic()
             case Noticed(notice) if self._view:
                 # The newest first, and before all those that need a person.
-                notices = (notice, *self._view.session.get("notices", ()))
+                before = self._view.session.get("notices", ())
+                notices = (notice, *(each for each in before if each["text"] != notice["text"]))
                 ordered = tuple(sorted(notices, key=lambda each: each["level"] != "attention"))
                 self._view = replace(self._view, session={**self._view.session, "notices": ordered})
             case Refreshed(look):
@@ -137,7 +138,8 @@ class LiveView:
             self._screen.take(event)
             self._begin_anew_if_resized()
             if isinstance(event, Started):
-                self._console.print(_line(event), soft_wrap=True)  # an address that is wrapped cannot be copied
+                for address in event.overview.session["addresses"]:
+                    self._console.print(address, style="dim", highlight=False, soft_wrap=True)  # to be copied
             if isinstance(event, Stopped):
                 self._live.stop()
                 self._console.print(_line(event))

@@ -216,7 +216,7 @@ def decision_table(view: Overview, *, width: int) -> Table:
     table.add_column("why", overflow="fold")
     for name in ("since", "until"):
         table.add_column(name, no_wrap=True)
-    for name in ("trust", "trained"):
+    for name in ("trust", "groups\ntrained on"):
         table.add_column(name, justify="right", no_wrap=True)
     for peer in view.peers:
         by = peer.decided_by if peer.decided_by in decisions.SOURCES else f"list {short(peer.decided_by)}"

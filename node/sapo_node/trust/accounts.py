@@ -135,9 +135,10 @@ def cause_of(database: Database, account: Account, begins: Callable[[int], float
     if has_equivocated(database, account.peer):
         return Cause(EVIDENCE, "signed two contents for one round", since, None)
     if account.state is PeerState.HEALTHY:
-        return Cause(EVIDENCE, f"{account.earned} verified groups", since, None)
+        return Cause(EVIDENCE, f"has the {constants.HEALTHY_AFTER} verified groups that healthy takes", since, None)
     if account.state is PeerState.UNTRUSTED:
-        return Cause(EVIDENCE, f"{account.credited} of {constants.HEALTHY_AFTER} verified groups", since, None)
+        why = f"has {account.credited} of the {constants.HEALTHY_AFTER} verified groups that healthy takes"
+        return Cause(EVIDENCE, why, since, None)
     until = begins(account.since + constants.BAN_EPOCHS) if begins and account.state is PeerState.BANNED else None
     return Cause(EVIDENCE, ", ".join(map(str, offences_of(database, account.peer))), since, until)
 

@@ -173,3 +173,47 @@ async def test_a_character_that_turns_a_line_around_is_shown_as_its_escape_and_m
     await inside(tab.until, "document.querySelector('#groups pre') !== null")
     assert await inside(tab.evaluate, "document.querySelector('#groups pre').textContent") == "a\\u{202e}b\\u{200b}\nc"
     assert await inside(tab.evaluate, "document.querySelector('#groups del').textContent") == "b"
+
+
+WHOLE_ID = "12D3KooW" + "a1B2" * 11
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+async def test_no_width_of_the_window_breaks_an_id_or_needs_scrolling_sideways(page, database, tab, width):
+    address = f"/ip4/192.168.100.100/tcp/46001/p2p/{WHOLE_ID}"
+    notice = {"at": 1.0, "level": "info", "text": f"connected to {WHOLE_ID}"}
+    session = {"peer_id": WHOLE_ID, "connected": [WHOLE_ID], "addresses": [address], "notices": [notice]}
+    History(database).describe_session(session)
+    await inside(tab.width, width)
+    await inside(tab.open, await page())
+    await inside(tab.until, "document.querySelector('#notices button') !== null")
+    assert await inside(tab.evaluate, "document.documentElement.scrollWidth <= innerWidth")
+    assert await inside(tab.evaluate, "document.getElementById('peer-id').getClientRects().length") == 1
+    shown = await inside(
+        tab.evaluate,
+        "[...document.querySelectorAll('#peers button, #notices button')]"
+        ".map((each) => [each.textContent, each.title, each.getClientRects().length])",
+    )
+    assert shown == 2 * [[f"…{WHOLE_ID[-8:]}", WHOLE_ID, 1]]
+
+
+async def test_the_first_line_says_how_the_node_is_and_what_needs_a_person_comes_first(page, database, tab):
+    notices = [{"at": 1.0, "level": level, "text": level} for level in ("attention", "info")]
+    standing = {"server": "it does not answer"}
+    History(database).describe_session({"connected": [], "standing": standing, "notices": notices})
+    await inside(tab.open, await page())
+    told = await inside(tab.until, "document.getElementById('condition')?.textContent.trim()")
+    assert told.startswith("attention: the generation server fails, and the node samples by itself: it does not answer")
+    assert await inside(tab.evaluate, "document.getElementById('condition').className") == "attention"
+    levels = await inside(tab.evaluate, "[...document.querySelectorAll('#notices li')].map((each) => each.className)")
+    assert levels == ["attention", "info"]
+
+
+async def test_counts_on_the_page_name_what_they_count(page, database, tab):
+    History(database).record(replace(REPORT, filtered={"length": 65}))
+    History(database).count({"length filter": 6, "signature": 1})
+    await inside(tab.open, await page())
+    refused = await inside(tab.until, "document.getElementById('refused')?.textContent")
+    assert "left out, length filter: 6 groups" in refused
+    assert "refused, signature: 1 message" in refused
+    assert "length: 65 completions" in await inside(tab.evaluate, "document.getElementById('timeline').ariaLabel")

@@ -131,7 +131,7 @@ def test_a_peer_that_left_the_configuration_has_what_a_command_decided(database)
 
 
 CAUSES = {
-    "nobody": ([], (EVIDENCE, "0 of 16 verified groups", None, None)),
+    "nobody": ([], (EVIDENCE, "has 0 of the 16 verified groups that healthy takes", None, None)),
     "a liar": ([Fact.FALSE_CLAIM] * 4, (EVIDENCE, "4 false claims", 700.0, 700.0 + 100.0 * constants.BAN_EPOCHS)),
 }
 

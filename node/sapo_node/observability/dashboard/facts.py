@@ -15,7 +15,6 @@ from sapo_node.observability.overview import KINDS, Overview, at_rest, kind_of, 
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.training.round import Phase
-from sapo_node.trust.constants import HEALTHY_AFTER
 
 SHOWN_GROUPS = 60
 MOST_GROUPS = 500
@@ -84,7 +83,6 @@ class Facts:
             "health": {part: health() for part, health in self._health.items()},
             "rests": self._rests,
             "kinds": dict(KINDS),
-            "healthy_after": HEALTHY_AFTER,
             "banned_by_evidence": [row[0] for row in self._database.rows("SELECT peer FROM evidence ORDER BY peer")],
             "now": time.time(),
         }

@@ -29,7 +29,6 @@ const COLUMNS = [
   ["trust", (each) => each.trust?.toFixed(2), "number"],
   ["groups trained on", (each) => each.trained_groups?.toLocaleString("en"), "number"],
   ["groups ready", (each) => each.waiting?.toLocaleString("en"), "number"],
-  ["verified toward healthy", (each) => each.peer && (each.state === "healthy" ? "–" : `${each.earned} of ${each.healthy_after}`), "number"],
 ];
 
 function named(each) {
@@ -84,7 +83,7 @@ function shownOf(state) {
   const connected = new Set(state.session.connected || []);
   let banned = 0, others = 0;
   const isShown = (each) => each.connected || (each.state === "banned" ? banned++ < SHOWN_BANNED : others++ < SHOWN_OTHERS);
-  return state.peers.map((each) => ({ ...each, connected: connected.has(each.peer), healthy_after: state.healthy_after })).filter(isShown);
+  return state.peers.map((each) => ({ ...each, connected: connected.has(each.peer) })).filter(isShown);
 }
 
 function rowsOf(state, peers) {
