@@ -134,29 +134,6 @@ def _joined(content: object) -> str | None:
     return None
 
 
-def words_of(reply: bytes) -> str:
-    """Return what a server says in a reply, on one line: the message in its JSON, or the beginning of its bytes."""
-    try:
-        found = _message(json.loads(reply))
-    except (ValueError, RecursionError):
-        found = None
-    return excerpt(found, 500) if found else excerpt(reply[:800].decode("utf-8", "replace"), 200)
-
-
-def _message(value: object) -> str | None:
-    """Return the first text below the keys under which servers put the message of an error."""
-    match value:
-        case str() if value.strip():
-            return value
-        case {"loc": [*place], "msg": str(text)}:
-            return f"{'.'.join(map(str, place))}: {text}"
-        case {"error": inner} | {"message": inner} | {"detail": inner} | {"msg": inner}:
-            return _message(inner)
-        case [first, *_]:
-            return _message(first)
-    return None
-
-
 def extra_body(text: str) -> dict[str, Any]:
     """Return the JSON of --extra-body. Raises LocalError unless it is an object without keys that the node sets."""
     if len(text.encode("utf-8", "replace")) > MAX_EXTRA_BYTES:

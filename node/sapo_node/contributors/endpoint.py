@@ -25,8 +25,8 @@ import httpx
 import trio
 
 from sapo_node.contributors.address import KEY_VARIABLE, address_of, place_of, require_safe
-from sapo_node.contributors.chat_format import Change, Choice, choices, request, words_of
-from sapo_node.contributors.exchange import ReplyTooLong, TLSRefused, client_of, exchange
+from sapo_node.contributors.chat_format import Change, Choice, choices, request
+from sapo_node.contributors.exchange import ReplyTooLong, TLSRefused, client_of, exchange, sentence_of
 from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import Prompt
@@ -338,16 +338,16 @@ def _read(data: bytes) -> list[Choice]:
         value = json.loads(data)
     except (ValueError, RecursionError):
         raise _Refused(
-            f"the endpoint's answer is not JSON, it begins {words_of(data)!r}; check --endpoint, most end in /v1"
+            f"the endpoint's answer is not JSON, it begins {sentence_of(data)!r}; check --endpoint, most end in /v1"
         ) from None
     if given := choices(value):
         return given
-    raise AnswerFailed(f"the endpoint's answer has no completions: {words_of(data)!r}")
+    raise AnswerFailed(f"the endpoint's answer has no completions: {sentence_of(data)!r}")
 
 
 def _refusal(response: httpx.Response, data: bytes) -> AnswerFailed:
     """Return the failure for a status other than 200. The message says what the operator can do."""
-    status, words = response.status_code, words_of(data)
+    status, words = response.status_code, sentence_of(data)
     said = f"({status}: {words!r})"
     if status in {401, 403}:
         return _Refused(f"the endpoint refuses the key {said}; set a valid key in {KEY_VARIABLE}")

@@ -6,8 +6,10 @@ header now and then, or one interim response after another, never reaches them.
 The client trusts the certificate authorities of this system, of httpx, and of SSL_CERT_FILE and SSL_CERT_DIR.
 """
 
+import json
 import os
 import ssl
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -23,6 +25,13 @@ _FILE, _FOLDERS = "SSL_CERT_FILE", "SSL_CERT_DIR"
 _UNKNOWN_ISSUER = {18, 19, 20, 21}
 _WRONG_TIME = {9, 10}
 """Of a certificate: the numbers by which OpenSSL says why it refuses one (X509_V_ERR_*)."""
+
+MAX_SENTENCE = 1000
+"""Characters that are shown of what a server says, at most."""
+_SENTENCE_KEYS = ("error", "error_message", "message", "detail", "msg", "errors", "error_description")
+"""Where servers put the sentence that says what went wrong. The first of these keys that holds text counts."""
+_MAX_DEPTH = 8
+"""Objects and lists around that sentence, at most."""
 
 
 class ReplyTooLong(LocalError):
@@ -121,3 +130,28 @@ def _in_words(error: ssl.SSLError) -> str:
     else:
         cure = "give an address with a name that the certificate holds"
     return f"its certificate is refused ({excerpt(error.verify_message, 90)}); {cure}"
+
+
+def sentence_of(data: bytes) -> str:
+    """Return what a server says went wrong, on one printable line: the sentence in its JSON, or else its text."""
+    text = data.decode("utf-8", "replace")
+    try:
+        found = "; ".join(_sentences(json.loads(text), _MAX_DEPTH))
+    except (ValueError, RecursionError):
+        found = ""
+    return excerpt(found or text, MAX_SENTENCE)
+
+
+def _sentences(value: object, depth: int) -> Iterator[str]:
+    match value:
+        case str(text) if text.strip():
+            yield text.strip()
+        case list(items) if depth:
+            for item in items:
+                yield from _sentences(item, depth - 1)
+        case dict() if depth:
+            found = (list(_sentences(value[key], depth - 1)) for key in _SENTENCE_KEYS if key in value)
+            said = next(filter(None, found), [])
+            # FastAPI names the field that it refuses beside the sentence.
+            field = ".".join(map(str, value["loc"])) if isinstance(value.get("loc"), list) and said else ""
+            yield from ([f"{field}: {said[0]}", *said[1:]] if field else said)
