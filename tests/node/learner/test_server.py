@@ -1,13 +1,16 @@
 """Completions sampled by a real HTTP server with a model of its own, which follows this node's weights or does not."""
 
 import copy
+import shutil
 import socket
 import threading
-from contextlib import contextmanager, suppress
+import time
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from inference_server import InferenceServer
 from sapo_node.app.config import Config
@@ -27,13 +30,14 @@ from sapo_node.groups.messages import (
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
-from sapo_node.learner.client import Learner
+from sapo_node.learner.client import GENERATE_DEADLINE, Learner
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
-from sapo_node.learner.server import connection
+from sapo_node.learner.server import connection, generation
+from sapo_node.learner.server.checks import require_model
 from sapo_node.learner.server.connection import ServerFailed
-from sapo_node.learner.server.engines import find_engine
+from sapo_node.learner.server.engines import Served, find_engine
 from sapo_node.learner.server.generation import TOLERANCE, server_of
 from sapo_node.learner.service import Service
 from sapo_protocol import LocalError, load_manifest
@@ -114,24 +118,29 @@ def server():
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
     """A server, a node that it has sampled for, what it sampled, and what this node samples itself."""
-    replies = []
+    replies = {}
 
     def record(path, reply):
-        replies.extend([reply] if path == "/v1/completions" else [])
+        if path == "/v1/completions":
+            replies[len(reply["choices"])] = reply
         return reply
 
     with InferenceServer(POLICY_DIR, spoil=record) as server:
         node = Node(tmp_path_factory.mktemp("recorded"), server.url)
         node.generate(max_tokens=FEW_TOKENS)
         own = generate(node.policy, request(max_tokens=FEW_TOKENS), node.options.max_completion_bytes)
-        yield server, node, replies[0], own
+        yield server, node, lambda asked: replies[asked["n"] * len(asked["prompt"])], own
 
 
 @pytest.fixture
 def recorded(recording):
     """A server that returns what it once sampled, a node that begins to ask it, and what this node samples itself."""
-    server, node, reply, own = recording
-    server.recorded = {"/v1/load_lora_adapter": "loaded", "/v1/completions": reply}
+    server, node, replies, own = recording
+    server.recorded = {
+        "/v1/load_lora_adapter": "loaded",
+        "/v1/unload_lora_adapter": "done",
+        "/v1/completions": replies,
+    }
     server.spoil = lambda _, reply: reply
     node.begin_session()
     return server, node, own
@@ -164,23 +173,22 @@ def test_a_server_samples_with_the_weights_of_now_after_each_step(owner, lora, t
     assert len(list((tmp_path / "served").iterdir())) == 1
 
 
-def test_a_server_that_computes_in_16_bits_is_within_the_tolerance(tmp_path):
+@pytest.mark.parametrize(("dtype", "told"), [("auto", "it samples with vLLM"), ("float32", "the same --dtype")])
+def test_a_server_that_computes_in_16_bits_needs_a_node_that_may_do_so(dtype, told, tmp_path):
     with InferenceServer(POLICY_DIR, dtype=torch.bfloat16) as server:
-        node = Node(tmp_path, server.url)
-        generated = node.generate()
-    assert "it samples with vLLM" in generated.notice
-    assert (ratios(node.policy, generated) - 1).abs().max() > 1e-3
+        generated = Node(tmp_path, server.url, dtype=dtype).generate()
+    assert told in generated.notice
 
 
 def test_a_server_reads_the_prompts_as_this_node_does(recorded):
     server, node, _ = recorded
-    asked = server.asked("/v1/completions")[0]
+    asked = server.asked("/v1/completions")[1]
     assert asked["prompt"] == [node.policy.prompt_tokens(prompt) for prompt in QUESTIONS]
 
 
 def test_a_server_is_asked_to_sample_as_this_node_does(recorded):
     server, node, _ = recorded
-    asked = server.asked("/v1/completions")[0]
+    asked = server.asked("/v1/completions")[1]
     assert asked["n"] == 4
     assert asked["max_tokens"] == FEW_TOKENS
     assert asked["stop"] == ["</answer>"]
@@ -227,22 +235,165 @@ def test_a_server_goes_on_where_a_model_that_thinks_names_the_tags_of_an_answer(
     }
 
 
-def test_other_weights_on_the_server_are_noticed(server, tmp_path):
-    with torch.no_grad():
-        for value in server.model.parameters():
-            value.mul_(1.2)
+@torch.no_grad()
+def altered(model, by):
+    """Another checkpoint of the same model: each weight differs by this part of the spread of its matrix."""
+    rng = torch.Generator().manual_seed(0)
+    for value in model.parameters():
+        value.add_(by * value.std() * torch.randn(value.shape, generator=rng))
+
+
+def test_another_checkpoint_of_the_same_model_is_noticed(server, tmp_path):
     node = Node(tmp_path, server.url)
+    altered(server.model, 0.01)
     generated = node.generate()
-    assert "it has other weights" in generated.notice
-    assert f"may by {TOLERANCE}" in generated.notice
+    assert "its log-probabilities differ from this node's by" in generated.notice
+    assert "and may by 0.005: it has other weights" in generated.notice
     assert list(generated.groups) == generate(node.policy, request(), node.options.max_completion_bytes)
 
 
+def test_quite_another_model_is_noticed_before_it_samples_a_round(server, tmp_path):
+    altered(server.model, 0.5)
+    assert (
+        "it has other weights, or it does not sample with the adapter" in Node(tmp_path, server.url).generate().notice
+    )
+
+
+@pytest.mark.parametrize("owner", ["vllm", "sglang"])
+def test_a_server_that_takes_adapters_and_samples_without_is_noticed_before_the_first_step(owner, tmp_path):
+    with InferenceServer(POLICY_DIR, owner=owner) as server:
+        server.follows = False
+        node = Node(tmp_path, server.url)
+        before = [value.clone() for _, value in node.policy.trainable()]
+        generated = node.generate()
+    assert "it does not sample with the adapter that it loads: with an adapter of noise" in generated.notice
+    assert all(map(torch.equal, before, (value for _, value in node.policy.trainable())))
+    assert list(generated.groups) == generate(node.policy, request(), node.options.max_completion_bytes)
+
+
+def test_a_learner_that_may_compute_in_16_bits_allows_for_its_rounding():
+    assert TOLERANCE["float32"] < TOLERANCE["auto"] == TOLERANCE["bfloat16"] < 0.052
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders of models, by name: one, a copy of it, and one with other weights."""
+    root = tmp_path_factory.mktemp("models")
+    for name in ("one", "other"):
+        (root / name).mkdir()
+        write_model(root / name, "llama")
+    model = AutoModelForCausalLM.from_pretrained(root / "other")
+    altered(model, 0.01)
+    model.save_pretrained(root / "other")
+    shutil.copytree(root / "one", root / "copy")
+    return root
+
+
+NAMES = [
+    ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-0.5B", False),
+    ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct", True),
+    ("Qwen/Qwen2.5-0.5B-Instruct", "unsloth/qwen2.5-0.5B-Instruct", True),
+    ("Qwen/Qwen2.5-0.5B-Instruct", "mine", True),
+    ("{one}", "Qwen/Qwen2.5-0.5B", True),
+    ("{one}", "/no/such/folder", True),
+    ("{one}", "{one}", True),
+    ("{one}", "{copy}", True),
+    ("{one}", "{other}", False),
+    ("seed", "{other}", False),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "same"), NAMES)
+def test_the_model_that_a_server_names_is_compared_with_that_of_the_node(ours, theirs, same, folders):
+    ours, theirs = (text.format(**{path.name: path for path in folders.iterdir()}) for text in (ours, theirs))
+    refused = nullcontext() if same else pytest.raises(ServerFailed, match=r"it serves .*, which is another model than")
+    with refused:
+        require_model(ours, Served((), theirs, None))
+
+
+def test_a_server_that_names_another_model_is_not_asked_to_sample(recorded, folders):
+    server, node, own = recorded
+    server.spoil = lambda path, reply: models(root=str(folders / "other")) if path == "/v1/models" else reply
+    before = len(server.asked("/v1/completions"))
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert "other', which is another model than 'seed'" in generated.notice
+    assert list(generated.groups) == own
+    assert len(server.asked("/v1/completions")) == before
+
+
+def test_a_server_that_takes_too_few_tokens_is_told_what_it_needs(recorded):
+    server, node, own = recorded
+    needed = max(len(node.policy.prompt_tokens(prompt)) for prompt in QUESTIONS) + FEW_TOKENS
+    server.spoil = lambda path, reply: models(max_model_len=needed - 1) if path == "/v1/models" else reply
+    before = len(server.asked("/v1/completions"))
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert f"it takes {needed - 1} tokens" in generated.notice
+    assert f"start it with --max-model-len {needed} or more" in generated.notice
+    assert list(generated.groups) == own
+    assert len(server.asked("/v1/completions")) == before
+
+
+@pytest.mark.parametrize("most", [0, 1, None, "128", True])
+def test_a_server_that_takes_enough_tokens_or_does_not_say_samples(most, recorded):
+    server, node, _ = recorded
+    needed = max(len(node.policy.prompt_tokens(prompt)) for prompt in QUESTIONS) + FEW_TOKENS
+    listed = models(max_model_len=needed if most == 1 else most)
+    server.spoil = lambda path, reply: listed if path == "/v1/models" else reply
+    assert "it samples with" in node.generate(max_tokens=FEW_TOKENS).notice
+
+
+def models(**said):
+    return {"data": [{"id": "base", "owned_by": "vllm"} | said]}
+
+
+@pytest.mark.parametrize(
+    ("finish", "words"),
+    [
+        ("length", "because of a limit of its own"),
+        ("abort", "because it gave it up"),
+        ("stop", "and says that it is complete"),
+        (None, "and says 'None'"),
+        ({"a": "\x1b[2J" * 99}, "and says"),
+    ],
+)
+def test_why_a_server_cut_a_completion_is_told(finish, words, recorded):
+    server, node, own = recorded
+
+    def cut(choices):
+        logprobs = {name: held[:2] for name, held in choices[0]["logprobs"].items()}
+        return {"choices": [{"index": 0, "finish_reason": finish, "logprobs": logprobs}, *choices[1:]]}
+
+    server.spoil = of_choices(cut)
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert f"it ends a completion after 2 of {FEW_TOKENS} tokens without an end, {words}" in generated.notice
+    assert generated.notice.isprintable()
+    assert list(generated.groups) == own
+
+
+def test_a_server_cannot_know_which_completion_is_compared_with_the_own_model(recorded):
+    server, node, own = recorded
+
+    def wrong_but_for_the_longest(choices):
+        for prompt in (choices[:4], choices[4:]):
+            lengths = [len(choice["logprobs"]["tokens"]) for choice in prompt]
+            longest = max(range(4), key=lambda place: (lengths[place], place))
+            for place, choice in enumerate(prompt):
+                if place != longest:
+                    choice["logprobs"]["token_logprobs"] = [-3.0] * lengths[place]
+        return {"choices": choices}
+
+    server.spoil = of_choices(wrong_but_for_the_longest)
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert "it has other weights" in generated.notice
+    assert list(generated.groups) == own
+
+
 def of_choices(change):
-    """Spoils the completions of a reply."""
+    """Spoils the completions of a round. Those by the adapter of noise, of one prompt, stay."""
 
     def spoil(path, reply):
-        return change(copy.deepcopy(reply["choices"])) if path == "/v1/completions" else reply
+        of_round = path == "/v1/completions" and len(reply["choices"]) > 4
+        return change(copy.deepcopy(reply["choices"])) if of_round else reply
 
     return spoil
 
@@ -284,6 +435,12 @@ SPOILT = {
     "a log-probability of minus 1e300": (changed(token_logprobs=lambda held: [-1e300, *held[1:]]), "returns '-1e+300'"),
     "a log-probability as text": (changed(token_logprobs=lambda held: ["0", *held[1:]]), "returns '0' as"),
     "no log-probability of a token": (changed(token_logprobs=lambda held: [None, *held[1:]]), "returns 'None' as"),
+    "an order that failed": (
+        lambda path, reply: (
+            {"success": False, "error_message": "no room"} if path == "/v1/load_lora_adapter" else reply
+        ),
+        "it refuses /v1/load_lora_adapter (no room); vLLM needs --enable-lora",
+    ),
     "no models": (lambda path, reply: {} if path == "/v1/models" else reply, "it lists no models"),
     "no adapters": (lambda path, reply: 404 if path == "/v1/load_lora_adapter" else reply, "it refuses /v1/load_lora"),
 }
@@ -344,8 +501,159 @@ def test_a_server_that_hangs_costs_its_deadline(recorded, monkeypatch):
     node.begin_session()
     generated = node.generate(max_tokens=FEW_TOKENS)
     released.set()
-    assert "its reply to /v1/models took longer than 0.3 s" in generated.notice
+    assert "its reply to /v1/models took longer than the 0.3 s for all of a round" in generated.notice
     assert list(generated.groups) == own
+
+
+def test_all_requests_of_a_round_share_one_deadline(recorded, monkeypatch):
+    server, node, own = recorded
+    node.generate(max_tokens=FEW_TOKENS)
+    name = server.asked("/v1/load_lora_adapter")[-1]["lora_name"]
+    old = {"data": [{"id": f"{name}{number}", "owned_by": "vllm"} for number in range(60)]}
+
+    def just_in_time(path, reply):
+        if path == "/v1/unload_lora_adapter":
+            time.sleep(0.1)
+        return old if path == "/v1/models" else reply
+
+    monkeypatch.setattr(connection, "REQUEST_SECONDS", 1.0)
+    server.spoil = just_in_time
+    node.begin_session()
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert "its reply to /v1/unload_lora_adapter took longer than the 1 s for all of a round" in generated.notice
+    assert list(generated.groups) == own
+
+
+def test_the_deadline_of_a_round_ends_long_before_that_of_the_learner():
+    assert connection.REQUEST_SECONDS <= GENERATE_DEADLINE / 2
+
+
+@pytest.fixture
+def stuck(recorded, monkeypatch):
+    """A server that has sampled a round, and then answers no request for completions; and its node."""
+    server, node, own = recorded
+    monkeypatch.setattr(connection, "HEALTH_EVERY", 0.02)
+    assert "it samples with" in node.generate(max_tokens=FEW_TOKENS).notice
+    released = threading.Event()
+    server.spoil = lambda path, reply: released.wait(60) if path == "/v1/completions" else reply
+    yield server, node, own
+    released.set()
+
+
+def test_a_round_may_take_some_times_as_long_as_the_rounds_before(stuck, monkeypatch):
+    _, node, own = stuck
+    monkeypatch.setattr(generation, "LEAST_SECONDS", 0.2)
+    monkeypatch.setattr(generation, "PATIENCE", 1e-9)
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert "its reply to /v1/completions took longer than the 0.2 s for all of a round" in generated.notice
+    assert list(generated.groups) == own
+
+
+def test_a_server_that_was_late_is_left_alone_for_a_while(stuck, monkeypatch):
+    server, node, own = stuck
+    monkeypatch.setattr(generation, "LEAST_SECONDS", 0.2)
+    monkeypatch.setattr(generation, "PATIENCE", 1e-9)
+    monkeypatch.setattr(generation, "REST", 1e6)
+    assert "and tries the server again after" in node.generate(max_tokens=FEW_TOKENS).notice
+    before = len(server.requests)
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert (generated.notice, list(generated.groups)) == (None, own)
+    assert len(server.requests) == before
+
+
+SICK = {
+    "hangs": (lambda released: released.wait(60), "its /health does not answer within 0.1 s"),
+    "says that its engine is dead": (
+        lambda _: (503, {"detail": "EngineCore encountered an issue."}),
+        "its /health says 503 (EngineCore encountered an issue.)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_a_server_whose_health_is_bad_while_it_samples_is_given_up_at_once(name, stuck, monkeypatch):
+    server, node, own = stuck
+    monkeypatch.setattr(connection, "HEALTH_SECONDS", 0.1)
+    released, hangs, (sick, message) = threading.Event(), server.spoil, SICK[name]
+    server.spoil = lambda path, reply: sick(released) if path == "/health" else hangs(path, reply)
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    released.set()
+    assert f"it does not answer /v1/completions, and {message}" in generated.notice
+    assert list(generated.groups) == own
+
+
+def test_a_server_that_takes_no_more_connections_while_it_works_is_given_up_at_once(recorded, monkeypatch):
+    _, node, own = recorded
+    monkeypatch.setattr(connection, "HEALTH_EVERY", 0.02)
+    listener = socket.create_server(("127.0.0.1", 0))
+    accepted = []
+
+    def serve():
+        accepted.append(listener.accept())
+        listener.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    node.begin_session(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert "it does not answer /v1/models, and its /health cannot be asked" in generated.notice
+    assert list(generated.groups) == own
+    accepted[0][0].close()
+
+
+@pytest.mark.parametrize("status", [404, 405, 401, 501])
+def test_a_server_without_health_is_waited_for(status, recorded, monkeypatch):
+    server, node, _ = recorded
+    monkeypatch.setattr(connection, "HEALTH_EVERY", 0.02)
+    asked = threading.Semaphore(0)
+
+    def slow(path, reply):
+        if path == "/v1/completions":
+            for _ in range(4):
+                assert asked.acquire(timeout=30)
+        if path == "/health":
+            asked.release()
+            return status
+        return reply
+
+    server.spoil = slow
+    assert "it samples with vLLM" in node.generate(max_tokens=FEW_TOKENS).notice
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{"])
+def test_a_server_that_is_killed_in_its_reply_costs_no_deadline(start, recorded):
+    _, node, own = recorded
+    with closing_after(start) as url:
+        node.begin_session(url)
+        generated = node.generate(max_tokens=FEW_TOKENS)
+    assert "the request /v1/models failed" in generated.notice
+    assert list(generated.groups) == own
+
+
+def test_a_server_that_is_not_there_costs_no_deadline(recorded):
+    _, node, own = recorded
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    node.begin_session(url)
+    generated = node.generate(max_tokens=FEW_TOKENS)
+    assert "the request /v1/models failed" in generated.notice
+    assert list(generated.groups) == own
+
+
+@contextmanager
+def closing_after(start):
+    """The address of a server that sends `start`, and closes the connection."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with suppress(OSError):
+            client, _ = listener.accept()
+            client.recv(65_536)
+            client.sendall(start)
+            client.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    listener.close()
 
 
 @contextmanager
@@ -388,7 +696,7 @@ def test_a_reply_that_never_ends_costs_its_deadline(name, recorded, monkeypatch)
     with trickling(*ENDLESS[name]) as url:
         node.begin_session(url)
         generated = node.generate(max_tokens=FEW_TOKENS)
-    assert "its reply to /v1/models took longer than 0.3 s" in generated.notice
+    assert "its reply to /v1/models took longer than the 0.3 s for all of a round" in generated.notice
     assert list(generated.groups) == own
 
 
@@ -409,11 +717,46 @@ def test_a_server_that_is_away_is_noticed_once_and_used_again_when_it_is_back(tm
         node = Node(tmp_path, server.url)
         assert "it samples with vLLM" in node.generate().notice
         away = True
-        assert "refuses /v1/completions (503" in node.generate().notice
+        assert "refuses /v1/completions (503: refused)" in node.generate().notice
         assert node.generate().notice is None
         away = False
         assert "it samples with vLLM" in node.generate().notice
         assert len(server.adapters) == 1
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_server_that_was_started_again_gets_the_weights_in_the_same_round(steps, server, tmp_path):
+    node = Node(tmp_path, server.url)
+    generated = node.generate()
+    for _ in range(steps):
+        node.train(generated)
+    server.restart()
+    assert node.generate().notice is None
+    assert len(server.adapters) == 1
+
+
+def test_each_reason_for_which_the_node_samples_is_told_once(recorded):
+    server, node, _ = recorded
+
+    def notice(status, said):
+        server.spoil = of_choices(lambda _: (status, {"error": {"message": said}}))
+        return node.generate(max_tokens=FEW_TOKENS).notice
+
+    assert "(503: out of memory)" in notice(503, "out of memory")
+    assert notice(503, "out of memory") is None
+    assert "(503: request 17 was aborted)" in notice(503, "request 17 was aborted")
+    assert notice(503, "request 18 was aborted") is None
+    assert "(500: request 19 was aborted)" in notice(500, "request 19 was aborted")
+
+
+def test_a_server_that_comes_back_with_a_lower_rank_of_adapters_is_told_with_its_whole_sentence(server, tmp_path):
+    node = Node(tmp_path, server.url)
+    assert "it samples with" in node.generate().notice
+    server.restart()
+    server.max_rank = 2
+    notice = node.generate().notice
+    assert "(500: Call to add_lora method failed: LoRA rank 4 is greater than max_lora_rank 2.)" in notice
+    assert "vLLM needs --enable-lora, --max-lora-rank 4 or more" in notice
 
 
 def test_a_server_that_keeps_the_weights_of_the_step_before_is_corrected_for_in_the_loss(tmp_path):

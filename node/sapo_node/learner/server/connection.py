@@ -1,9 +1,15 @@
-"""HTTP to an inference server, with limits: each reply has a most number of bytes and of seconds, and is plain JSON.
+"""HTTP to an inference server, with limits: all requests of a round share one deadline, and each reply has a most
+number of bytes and is plain JSON.
+
+While a request waits, the server is asked for its health. A server that is dead is given up at once, long before the
+deadline.
 
 The connection follows no redirect, and sends nothing unencrypted to another machine.
 """
 
 import json
+import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -11,20 +17,36 @@ import httpx
 import trio
 
 from sapo_node.contributors.address import address_of, is_private, place_of, require_safe
-from sapo_node.contributors.exchange import ReplyTooLong, client_of, exchange
+from sapo_node.contributors.exchange import ReplyTooLong, client_of, exchange, sentence_of
 from sapo_protocol import LocalError
 from sapo_protocol.files import refuse_constant
 from sapo_protocol.printable import excerpt, line_of
 
 OPTION = "--generate"
 REQUEST_SECONDS = 600.0
-"""Seconds for a request with its reply."""
+"""Seconds for all requests of a round together, at most."""
 SHORT_REPLY = 2**20
 """Bytes of a reply that holds no completions, at most."""
+HEALTH_EVERY, HEALTH_SECONDS = 2.0, 8.0
+"""Seconds from one question for the health of the server to the next, and for an answer."""
+SICK_ANSWERS = 2
+"""Questions for the health of the server that fail in a row, after which it counts as dead."""
+QUICK_SECONDS = 10.0
+"""Seconds for a reply that takes the server no work, at most."""
+_DONE, _NOT_IMPLEMENTED = 200, 501
 
 
 class ServerFailed(LocalError):
     """The server did not answer, or not as it should; the message says why."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        """`status` is that of the reply, 0 if the reply was well or did not come."""
+        super().__init__(message)
+        self.status = status
+
+
+class ServerLate(ServerFailed):
+    """The deadline of the round was over before the server had answered."""
 
 
 def base_of(url: str, key: str | None) -> httpx.URL:
@@ -51,9 +73,15 @@ class Connection:
         self.place = place_of(base)
         # Each request has a connection of its own: a server closes what is idle between two rounds.
         self._client = partial(client_of, base, key, seconds=REQUEST_SECONDS)
+        self.allow(REQUEST_SECONDS)
+
+    def allow(self, seconds: float) -> None:
+        """Let all requests from now on take so many seconds together, until this is called again."""
+        self._seconds = min(seconds, REQUEST_SECONDS)
+        self._until = time.monotonic() + self._seconds
 
     def get(self, path: str) -> Any:
-        """Return the JSON at a path. Raises ServerFailed."""
+        """Return the JSON at a path, which takes the server no work. Raises ServerFailed."""
         return _parsed(self._exchange("GET", path, None, SHORT_REPLY))
 
     def post(self, path: str, body: dict[str, Any], *, most: int) -> Any:
@@ -61,35 +89,86 @@ class Connection:
         return _parsed(self._exchange("POST", path, body, most))
 
     def order(self, path: str, body: dict[str, Any]) -> None:
-        """Have the server do something. What it answers counts only by its status. Raises ServerFailed."""
-        self._exchange("POST", path, body, SHORT_REPLY)
+        """Have the server do something. Raises ServerFailed if it says that it did not: by the status of its reply, or
+        in it.
+        """
+        data = self._exchange("POST", path, body, SHORT_REPLY)
+        try:
+            reply = json.loads(data)
+        except (ValueError, RecursionError):
+            return  # vLLM answers in plain text
+        if isinstance(reply, dict) and reply.get("success") is False:
+            raise ServerFailed(f"it refuses {path} ({sentence_of(data)})", _DONE)
 
     def _exchange(self, method: str, path: str, body: dict[str, Any] | None, most: int) -> bytes:
+        result = trio.run(self._reply_or_death, method, path, body, most)
+        if isinstance(result, ServerFailed):
+            raise result
+        return result
+
+    async def _reply_or_death(
+        self, method: str, path: str, body: dict[str, Any] | None, most: int
+    ) -> bytes | ServerFailed:
+        """Return the reply, or why there is none: whichever of the request and the watch on the health ends first."""
+        ended: list[bytes | ServerFailed] = []
+
+        async def first(task: Callable[[], Awaitable[bytes | ServerFailed]]) -> None:
+            ended.append(await task())
+            nursery.cancel_scope.cancel()
+
+        async with self._client() as client, trio.open_nursery() as nursery:
+            nursery.start_soon(first, partial(self._reply, client, method, path, body, most))
+            nursery.start_soon(first, partial(self._death, client, path))
+        return ended[0]
+
+    async def _reply(
+        self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None, most: int
+    ) -> bytes | ServerFailed:
+        left = max(0.0, self._until - time.monotonic())
+        quick = method == "GET" and left > QUICK_SECONDS
         try:
-            response, data = trio.run(self._ask, method, path, body, most)
+            seconds = QUICK_SECONDS if quick else left
+            response, data = await exchange(client, method, path, body, seconds=seconds, most=most)
         except ReplyTooLong:
-            raise ServerFailed(f"its reply to {path} is longer than {most} bytes") from None
+            return ServerFailed(f"its reply to {path} is longer than {most} bytes")
         except trio.TooSlowError:
-            raise ServerFailed(f"its reply to {path} took longer than {REQUEST_SECONDS:g} s") from None
+            if quick:
+                return ServerFailed(f"its reply to {path} took longer than {QUICK_SECONDS:g} s")
+            return ServerLate(f"its reply to {path} took longer than the {self._seconds:g} s for all of a round")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ServerFailed(f"the request {path} failed: {line_of(error)}") from error
-        if response.status_code != 200:
-            raise ServerFailed(f"it refuses {path} ({response.status_code}: {_start(data)!r})")
+            return ServerFailed(f"the request {path} failed: {line_of(error)}")
+        if response.status_code != _DONE:
+            said = sentence_of(data) or "without a word"
+            return ServerFailed(f"it refuses {path} ({response.status_code}: {said})", response.status_code)
         return data
 
-    async def _ask(
-        self, method: str, path: str, body: dict[str, Any] | None, most: int
-    ) -> tuple[httpx.Response, bytes]:
-        async with self._client() as client:
-            return await exchange(client, method, path, body, seconds=REQUEST_SECONDS, most=most)
+    async def _death(self, client: httpx.AsyncClient, path: str) -> ServerFailed:
+        """Ask for the health of the server until it is dead. Return how that shows. A server without /health lives."""
+        problems: list[str] = []
+        while len(problems) < SICK_ANSWERS:
+            await trio.sleep(HEALTH_EVERY)
+            problem = await self._sickness(client)
+            problems = [*problems, problem] if problem else []
+        return ServerFailed(f"it does not answer {path}, and its /health {problems[-1]}")
+
+    async def _sickness(self, client: httpx.AsyncClient) -> str:
+        """Return how the server is sick, in words that follow `/health`; empty if it is well."""
+        try:
+            response, data = await exchange(client, "GET", "/health", None, seconds=HEALTH_SECONDS, most=SHORT_REPLY)
+        except ReplyTooLong:
+            return ""
+        except trio.TooSlowError:
+            return f"does not answer within {HEALTH_SECONDS:g} s"
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return f"cannot be asked ({line_of(error)})"
+        if response.status_code < 500 or response.status_code == _NOT_IMPLEMENTED:
+            return ""
+        return f"says {response.status_code} ({sentence_of(data) or 'without a word'})"
 
 
 def _parsed(data: bytes) -> Any:
     try:
         return json.loads(data, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
-        raise ServerFailed(f"its reply is not JSON, it begins {_start(data)!r}") from None
-
-
-def _start(data: bytes | bytearray) -> str:
-    return excerpt(bytes(data[:400]).decode("utf-8", "replace"), 120)
+        start = excerpt(data[:400].decode("utf-8", "replace"), 120)
+        raise ServerFailed(f"its reply is not JSON, it begins {start!r}") from None

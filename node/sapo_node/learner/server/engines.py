@@ -79,12 +79,32 @@ class Reply:
 
     tokens: Sequence[Any]
     logprobs: Sequence[Any]
+    finish: Any
+    """Why the completion ended, in a word: `stop`, `length`, `abort`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server says that it serves. Nothing of it is checked."""
+
+    names: tuple[str, ...]
+    """Of the model and of all adapters."""
+    root: str
+    """The model: a folder, a name of the hub, or what the operator calls it."""
+    context: int | None
+    """Tokens of prompt and completion together, at most; None if the server does not say."""
 
 
 class Engine(Protocol):
     """What a server can do. Each method raises ServerFailed."""
 
     name: str
+    limit: str
+    """The option that bounds prompt and completion together."""
+
+    def needs_for(self, rank: int) -> str:
+        """Return the options with which it takes adapters of a rank."""
+        ...
 
     def load(self, name: str, folder: Path) -> None:
         """Load the weights in a folder under a new name."""
@@ -103,9 +123,14 @@ class Vllm:
     """vLLM, with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING."""
 
     name = "vLLM"
+    limit = "--max-model-len"
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def needs_for(self, rank: int) -> str:
+        """Return the options with which it takes adapters of a rank."""
+        return f"--enable-lora, --max-lora-rank {rank} or more, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
 
     def load(self, name: str, folder: Path) -> None:
         """Load an adapter."""
@@ -137,8 +162,11 @@ class Vllm:
 
     def _placed(self, choice: object) -> tuple[int, Reply]:
         match choice:
-            case {"index": int(place), "logprobs": {"tokens": list(tokens), "token_logprobs": list(logprobs)}}:
-                return place, Reply([_token(token) for token in tokens], logprobs)
+            case {
+                "index": int(place),
+                "logprobs": {"tokens": list(tokens), "token_logprobs": list(logprobs)},
+            } as all_of:
+                return place, Reply([_token(token) for token in tokens], logprobs, all_of.get("finish_reason"))
         raise ServerFailed("a choice of its reply has no index, tokens and token_logprobs")
 
 
@@ -146,10 +174,15 @@ class Sglang:
     """SGLang, with --enable-lora where adapters are trained."""
 
     name = "SGLang"
+    limit = "--context-length"
 
     def __init__(self, connection: Connection, *, adapters: bool) -> None:
         self._connection = connection
         self._adapters = adapters
+
+    def needs_for(self, rank: int) -> str:
+        """Return the options with which it takes adapters of a rank."""
+        return f"--enable-lora, --max-lora-rank {rank} or more, and --lora-target-modules all"
 
     def load(self, name: str, folder: Path) -> None:
         """Load an adapter, or all weights in place of those before."""
@@ -178,9 +211,11 @@ class Sglang:
 
     def _read(self, reply: object) -> Reply:
         match reply:
-            case {"meta_info": {"output_token_logprobs": list(pairs)}}:
+            case {"meta_info": {"output_token_logprobs": list(pairs)} as meta}:
                 if all(isinstance(pair, list) and len(pair) >= 2 for pair in pairs):
-                    return Reply([pair[1] for pair in pairs], [pair[0] for pair in pairs])
+                    finish = meta.get("finish_reason")
+                    kind = finish.get("type") if isinstance(finish, dict) else finish
+                    return Reply([pair[1] for pair in pairs], [pair[0] for pair in pairs], kind)
         raise ServerFailed("a completion of its reply has no output_token_logprobs")
 
 
@@ -190,21 +225,33 @@ def _token(text: object) -> int | None:
     return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) <= 9 else None
 
 
-def find_engine(connection: Connection, *, adapters: bool) -> tuple[Engine, list[str]]:
-    """Return the protocol of the server, and the names of what it serves. Raises ServerFailed if it cannot serve
-    weights that change.
+def find_engine(connection: Connection, *, adapters: bool) -> tuple[Engine, Served]:
+    """Return the protocol of the server, and what it serves. Raises ServerFailed if it cannot serve weights that
+    change.
     """
     match connection.get("/v1/models"):
         case {"data": [{"owned_by": str(owner)}, *_] as models}:
-            names = [model["id"] for model in models if isinstance(model, dict) and isinstance(model.get("id"), str)]
+            served = _served([model for model in models if isinstance(model, dict)])
         case _:
             raise ServerFailed("it lists no models at /v1/models")
     if owner == "sglang":
-        return Sglang(connection, adapters=adapters), names
+        return Sglang(connection, adapters=adapters), served
     if owner == "vllm" and adapters:
-        return Vllm(connection), names
+        return Vllm(connection), served
     if owner == "vllm":
         raise ServerFailed("vLLM takes adapters, and this node trains all weights; give --lora 16")
     if owner == "llamacpp":
         raise ServerFailed("llama.cpp loads no new adapter while it runs, so it cannot serve a model that learns")
     raise ServerFailed(f"it is neither vLLM nor SGLang, it calls itself {excerpt(owner)!r}")
+
+
+def _served(models: Sequence[dict[str, Any]]) -> Served:
+    names = tuple(model["id"] for model in models if isinstance(model.get("id"), str))
+    # An adapter names the model below it as its parent.
+    base = next((model for model in models if not model.get("parent")), {})
+    root, context = base.get("root") or base.get("id"), base.get("max_model_len")
+    return Served(
+        names=names,
+        root=root if isinstance(root, str) else "",
+        context=context if type(context) is int and context > 0 else None,
+    )

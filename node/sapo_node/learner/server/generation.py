@@ -4,53 +4,75 @@ Before a round the server gets the weights of now. If it cannot load them, it ma
 before: the loss weighs each token by its probability now over its probability when it was sampled (`grpo.importance`).
 
 The node believes no reply:
+- The server names no other model, and takes prompts and completions of this length.
+- It samples with an adapter of noise that it is given. So it does not ignore adapters.
 - Each token is one that the node could have sampled, and each completion ends where the node would have ended it.
-- The log-probabilities of the longest completion of each prompt differ from those of this node by at most TOLERANCE,
-  on average. Else the server has other weights, or computes with them in another way.
+- Its log-probabilities differ from those of this node by at most the tolerance. Else the server has other weights, or
+  computes with them in another way. `checks` compares the longest completion of each prompt and one of the others.
 
-After a failure the node samples by itself. For the next round it begins anew: it asks the server what it is, and loads
-the weights again.
+All requests of a round share one deadline: PATIENCE times the longest of the last rounds. After a failure the node
+samples by itself. For the next round it begins anew: it asks the server what it is, and loads the weights again. A
+server that was late is left alone for REST times as long as it took, so it costs at most a fifth of the time.
 """
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from sapo_node.contributors.address import KEY_VARIABLE
 from sapo_node.groups.answer import THINK
-from sapo_node.groups.messages import Generated, GenerateRequest, LearnerOptions
+from sapo_node.groups.messages import Dtype, Generated, GenerateRequest, LearnerOptions
 from sapo_node.groups.ranges import LEAST_LOGPROB
-from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.draft import Draft
 from sapo_node.learner.forward import Tokens
 from sapo_node.learner.generate import generate, prompts_of
-from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import Policy
-from sapo_node.learner.server.connection import Connection, ServerFailed
+from sapo_node.learner.server.checks import compared, differences, noisy, require_model
+from sapo_node.learner.server.connection import REQUEST_SECONDS, Connection, ServerFailed, ServerLate
 from sapo_node.learner.server.engines import Asked, Engine, Reply, find_engine
 from sapo_node.learner.trainer import Trainer
-from sapo_protocol.printable import line_of
+from sapo_protocol.printable import excerpt, line_of
 
-TOLERANCE = 0.1
-"""Nats per token by which the log-probabilities of a server may differ from this node's, as a mean. The seed policy
-in 16 bits differs by 0.002 from the same in 32 bits."""
+TOLERANCE: Mapping[Dtype, float] = {"float32": 0.005, "bfloat16": 0.045, "auto": 0.045}
+"""Nats per token by which the log-probabilities of a server may differ from this node's, as a mean, by the format that
+this node was told to compute in. SmolLM2 on vLLM with the right weights differs by 0.0001 if both compute in float32,
+and by 0.010 to 0.036 if one computes in bfloat16. Another checkpoint of it, each weight changed by 1 %, differs by
+0.053."""
 MOST_OLD = 64
 """Weights of earlier processes of this node that it has a server forget. Each takes a request."""
 MOST_BEHIND = 1
 """Steps by which the weights of a server may be older than this node's."""
+FEW_TOKENS = 16
+"""Tokens of a completion by the adapter of noise, at most."""
+REMEMBERED_ROUNDS, PATIENCE, LEAST_SECONDS = 8, 3.0, 60.0
+"""A round may take PATIENCE times as long as the longest of this many rounds before, and always LEAST_SECONDS."""
+REST = 4.0
+"""A server that took all of its deadline is left alone for this many times as long."""
 
 FOLDER = "served"
 """Name of the folder, beside the checkpoints, from which a server reads the weights."""
 
 _Sampler = Literal["node", "server", "server with the weights of the step before"]
+_NOT_FOUND = 404
+_DETAIL = re.compile(r"/v1/\w+|\b\d[\w.]*|\b(?=\w*\d)\w{6,}")
+"""Paths, numbers, and names such as those of requests and adapters. What differs only in them is one reason."""
+_FINISHES = {
+    "length": "because of a limit of its own",
+    "stop": "and says that it is complete",
+    "abort": "because it gave it up",
+}
+"""What a server means by why a completion ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,77 +87,166 @@ class _Loaded:
 class ServerGeneration:
     """Completions of one policy by one server."""
 
-    def __init__(self, url: str, key: str | None, folder: Path) -> None:
-        """The server reads the weights from `folder`, which this empties. Raises LocalError for an address or a key
-        that must not be used.
+    def __init__(self, options: LearnerOptions) -> None:
+        """The server reads the weights from a folder beside the checkpoints, which this empties. Raises LocalError for
+        an address or a key that must not be used.
         """
-        self._connection = Connection(url, key)
-        self._folder = folder
-        self._prefix = f"sapo-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-"
+        self._model = options.model
+        self._tolerance = TOLERANCE[options.dtype]
+        self._connection = Connection(options.server, os.environ.get(KEY_VARIABLE))
+        self._folder = Path(options.checkpoints).with_name(FOLDER).absolute()
+        self._prefix = f"sapo-{hashlib.sha256(str(self._folder).encode()).hexdigest()[:8]}-"
         self._engine: Engine | None = None
+        self._context: int | None = None
+        """Tokens of prompt and completion together, at most, that the server takes."""
         self._loaded: _Loaded | None = None
-        self._sampler: _Sampler | None = None
-        """Who sampled the round before."""
+        self._told: tuple[object, ...] = ()
+        """The notice before, without its details: who sampled, and why."""
+        self._took: deque[float] = deque(maxlen=REMEMBERED_ROUNDS)
+        """Seconds of the last rounds that the server sampled, for each token that it might sample."""
+        self._rests_until = 0.0
+        self._failure = ""
+        """Why the server did not sample when it was last asked."""
 
     def generate(self, trainer: Trainer, request: GenerateRequest, max_completion_bytes: int) -> Generated:
-        """Return the completions, and a notice if another samples than in the round before.
+        """Return the completions, and a notice if another samples than in the round before, or for another reason.
 
         Raises PromptRefused if the model cannot be asked one of the prompts.
         """
         prompts = prompts_of(trainer.policy, request)
-        try:
-            engine, loaded, problem = self._with_weights(trainer)
-            drafts = _sampled(trainer.policy, engine, loaded.name, prompts, request, max_bytes=max_completion_bytes)
-            difference = _require_agreement(trainer.policy, prompts, drafts)
-        except ServerFailed as failure:
-            self.begin_anew()
-            notice = self._notice("node", f"{failure}. The node samples by itself, and tries the server each round")
-            return Generated(tuple(generate(trainer.policy, request, max_completion_bytes)), notice, str(failure))
-        if problem:
-            notice = self._notice("server with the weights of the step before", problem)
-        else:
-            notice = self._notice(
-                "server", f"it samples with {engine.name}, {difference:.4f} nats per token from this node"
-            )
-        done = [tuple(draft.finished(trainer.policy) for draft in group) for group in drafts]
-        return Generated(tuple(done), notice)
+        started = time.monotonic()
+        notice = None
+        if started >= self._rests_until:
+            try:
+                return self._by_server(trainer, prompts, request, max_completion_bytes)
+            except ServerFailed as failure:
+                self.begin_anew()
+                self._failure = str(failure)
+                again = "tries the server each round"
+                cost = time.monotonic() - started
+                if isinstance(failure, ServerLate) and cost >= LEAST_SECONDS:
+                    self._rests_until = time.monotonic() + REST * cost
+                    again = f"tries the server again after {REST * cost:.0f} s"
+                notice = self._notice("node", f"{failure}. The node samples by itself, and {again}", failure.status)
+        return Generated(tuple(generate(trainer.policy, request, max_completion_bytes)), notice, self._failure)
 
     def begin_anew(self) -> None:
         """Expect nothing of the server: it or the weights of this node are not what they were."""
         self._engine = self._loaded = None
 
-    def _notice(self, sampler: _Sampler, text: str) -> str | None:
-        before, self._sampler = self._sampler, sampler
-        return None if sampler == before else f"server {self._connection.place}: {text}"
+    def _by_server(
+        self, trainer: Trainer, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int
+    ) -> Generated:
+        size = max(1, len(prompts) * request.completions * request.max_tokens)
+        started = time.monotonic()
+        self._connection.allow(self._seconds(size))
+        known = self._engine is not None
+        try:
+            drafts, problem = self._sampled(trainer, prompts, request, max_bytes)
+        except ServerFailed as failure:
+            if not known or failure.status != _NOT_FOUND:
+                raise
+            self.begin_anew()  # the server was started again, and has forgotten the weights
+            drafts, problem = self._sampled(trainer, prompts, request, max_bytes)
+        self._took.append((time.monotonic() - started) / size)
+        difference = _mean(differences(trainer.policy, prompts, compared(drafts)))
+        if difference > self._tolerance:
+            raise ServerFailed(
+                f"its log-probabilities differ from this node's by {difference:.3f} nats per token, and may by "
+                f"{self._tolerance}: it has other weights, or computes in another way; start it with the model of this "
+                f"node, and both with the same --dtype"
+            )
+        if problem:
+            notice = self._notice("server with the weights of the step before", problem)
+        else:
+            assert self._engine
+            notice = self._notice(
+                "server", f"it samples with {self._engine.name}, {difference:.4f} nats per token from this node"
+            )
+        return Generated(tuple(tuple(draft.finished(trainer.policy) for draft in group) for group in drafts), notice)
 
-    def _with_weights(self, trainer: Trainer) -> tuple[Engine, _Loaded, str]:
-        """Return the server with the weights of now, or with older ones and why they are. Raises ServerFailed."""
-        engine = self._engine = self._engine or self._found(trainer.policy)
+    def _seconds(self, size: int) -> float:
+        """Return how long the server may take for a round of so many tokens."""
+        if not self._took:
+            return REQUEST_SECONDS
+        return min(REQUEST_SECONDS, max(LEAST_SECONDS, float(round(PATIENCE * size * max(self._took)))))
+
+    def _sampled(
+        self, trainer: Trainer, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int
+    ) -> tuple[list[list[Draft]], str]:
+        """Return the completions of each prompt, and why they are of older weights if they are. Raises ServerFailed."""
+        engine = self._engine = self._engine or self._found(trainer, prompts, request, max_bytes)
+        self._require_room(engine, max(map(len, prompts), default=0), request.max_tokens)
+        loaded, problem = self._with_weights(engine, trainer)
+        return _sampled(trainer.policy, engine, loaded.name, prompts, request, max_bytes=max_bytes), problem
+
+    def _require_room(self, engine: Engine, prompt: int, new: int) -> None:
+        if self._context and prompt + new > self._context:
+            raise ServerFailed(
+                f"it takes {self._context} tokens, and a prompt of {prompt} tokens with {new} new ones takes "
+                f"{prompt + new}; start it with {engine.limit} {prompt + new} or more, or give fewer --examples, or a "
+                f"lower --max-tokens"
+            )
+
+    def _notice(self, sampler: _Sampler, text: str, status: int = 0) -> str | None:
+        before, self._told = self._told, (sampler, status, _DETAIL.sub("", text))
+        return None if self._told == before else f"server {self._connection.place}: {text}"
+
+    def _with_weights(self, engine: Engine, trainer: Trainer) -> tuple[_Loaded, str]:
+        """Have the server load the weights of now. Return them, or older ones and why they are. Raises ServerFailed."""
         before = self._loaded
         if before and before.step == trainer.step:
-            return engine, before, ""
+            return before, ""
         try:
             loaded = self._load(engine, trainer)
         except ServerFailed as failure:
             if before is None or trainer.step - before.step > MOST_BEHIND:
                 raise
-            return engine, before, f"it samples with the weights of the step before, because {failure}"
+            return before, f"it samples with the weights of the step before, because {failure}"
         self._loaded = loaded
         if before:
-            engine.unload(before.name)
-            shutil.rmtree(before.folder, ignore_errors=True)
-        return engine, loaded, ""
+            self._unload(engine, before)
+        return loaded, ""
 
-    def _found(self, policy: Policy) -> Engine:
-        """Return the server as it is now, without weights that this node has loaded before."""
-        engine, names = find_engine(self._connection, adapters=policy.lora > 0)
-        old = [name for name in names if name.startswith(self._prefix)]
+    def _found(self, trainer: Trainer, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int) -> Engine:
+        """Return the server as it is now, without weights that this node has loaded before. Raises ServerFailed if it
+        has another model, or does not sample with the adapters that it loads.
+        """
+        engine, served = find_engine(self._connection, adapters=trainer.policy.lora > 0)
+        require_model(self._model, served)
+        self._context = served.context
+        old = [name for name in served.names if name.startswith(self._prefix)]
         if len(old) > MOST_OLD:
             raise ServerFailed(f"it lists {len(old)} weights of this node; start it again without them")
         for name in old:
             engine.unload(name)
         shutil.rmtree(self._folder, ignore_errors=True)
+        if trainer.policy.lora:
+            self._require_adapters(engine, trainer, prompts[:1], request, max_bytes)
         return engine
+
+    def _require_adapters(
+        self, engine: Engine, trainer: Trainer, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int
+    ) -> None:
+        """Have the server sample with an adapter of noise: a new adapter changes nothing, so it shows nothing. Raise
+        ServerFailed unless its log-probabilities are nearer to those of this node with that adapter than without.
+        """
+        policy = trainer.policy
+        few = replace(request, max_tokens=min(request.max_tokens, FEW_TOKENS))
+        self._require_room(engine, max(map(len, prompts)), few.max_tokens)
+        with noisy(policy):
+            loaded = self._load(engine, trainer)
+            drafts = _sampled(policy, engine, loaded.name, prompts, few, max_bytes=max_bytes)
+            with_adapter = _mean(differences(policy, prompts, drafts))
+        without = _mean(differences(policy, prompts, drafts))
+        self._unload(engine, loaded)
+        if with_adapter > without / 2:
+            ignored = "it does not sample with the adapter that it loads"
+            cause = ignored if without < with_adapter / 2 else f"it has other weights, or {ignored}"
+            raise ServerFailed(
+                f"{cause}: with an adapter of noise its log-probabilities differ by {with_adapter:.4f} nats per token "
+                f"from this node's with the adapter, and by {without:.4f} without it"
+            )
 
     def _load(self, engine: Engine, trainer: Trainer) -> _Loaded:
         # A server may keep what it has computed with the weights of a name, so each name is used once.
@@ -146,17 +257,25 @@ class ServerGeneration:
             trainer.policy.model.save_pretrained(folder)
         except (OSError, SafetensorError) as error:
             raise ServerFailed(f"the weights cannot be written for it ({line_of(error)})") from error
-        engine.load(name, folder)
+        try:
+            engine.load(name, folder)
+        except ServerFailed as failure:
+            if not failure.status or not trainer.policy.lora:
+                raise
+            needed = engine.needs_for(trainer.policy.lora)
+            raise ServerFailed(f"{failure}; {engine.name} needs {needed}", failure.status) from failure
         return _Loaded(name, trainer.step, folder)
+
+    def _unload(self, engine: Engine, loaded: _Loaded) -> None:
+        engine.unload(loaded.name)
+        shutil.rmtree(loaded.folder, ignore_errors=True)
 
 
 def server_of(options: LearnerOptions) -> ServerGeneration | None:
     """Return the generation by the server that the options name, if they do. Raises LocalError as its address does."""
     if not options.server or options.read_only:
         return None
-    return ServerGeneration(
-        options.server, os.environ.get(KEY_VARIABLE), Path(options.checkpoints).with_name(FOLDER).absolute()
-    )
+    return ServerGeneration(options)
 
 
 def _sampled(
@@ -192,32 +311,12 @@ def _draft(policy: Policy, reply: Reply, allowed: frozenset[int], max_tokens: in
         if draft.stopped:
             return draft
     if len(draft.tokens) < max_tokens:
-        raise ServerFailed(f"it ends a completion after {len(draft.tokens)} of {max_tokens} tokens without an end")
+        raise ServerFailed(
+            f"it ends a completion after {len(draft.tokens)} of {max_tokens} tokens without an end, "
+            f"{_FINISHES.get(str(reply.finish), f'and says {excerpt(str(reply.finish), 40)!r}')}"
+        )
     return draft
 
 
-@torch.no_grad()
-def _require_agreement(policy: Policy, prompts: Sequence[Tokens], groups: Sequence[Sequence[Draft]]) -> float:
-    """Return the mean difference between the log-probabilities of a server and of this node, in nats per token. Compare
-    the longest completion of each prompt.
-
-    Raises ServerFailed if the difference is above TOLERANCE.
-    """
-    longest = [max(group, key=lambda draft: len(draft.tokens)) for group in groups]
-    rows = [
-        Row("", 0, "local", prompt, tuple(draft.tokens), 0.0, 0.0, sampled=tuple(draft.logprobs))
-        for prompt, draft in zip(prompts, longest, strict=True)
-        if draft.tokens
-    ]
-    differences = [torch.zeros(0)]
-    for batch in micro_batches(policy, rows):
-        own = token_logprobs(completion_logits(policy, batch), batch.targets)
-        differences.append((own - batch.sampled).abs()[batch.mask.bool()].cpu())
-    joined = torch.cat(differences)
-    mean = float(joined.mean()) if len(joined) else 0.0
-    if mean > TOLERANCE:
-        raise ServerFailed(
-            f"its log-probabilities differ from this node's by {mean:.3f} nats per token, and may by {TOLERANCE}: it "
-            f"has other weights, or computes with them in another way"
-        )
-    return mean
+def _mean(found: Tensor) -> float:
+    return float(found.mean()) if len(found) else 0.0
