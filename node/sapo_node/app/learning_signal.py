@@ -1,10 +1,11 @@
-"""Warns the operator once if nothing can be learnt from the node's own completions.
+"""Warns the operator if nothing can be learnt from the node's own completions, once for each reason.
 
 GRPO learns from a local group only if it is informative: it has correct and incorrect completions. A model that is
 never correct, or always, trains on nothing of its own, however long it runs.
 """
 
 import logging
+import re
 from collections.abc import MutableMapping
 
 from sapo_node.app.advice import for_too_easy, for_too_hard
@@ -28,7 +29,8 @@ class LearningSignal:
         """`max_bytes` is what the swarm keeps of a completion. `standing["signal"]` is the warning, while it holds."""
         self._config = config
         self._max_bytes = max_bytes
-        self._warned = False
+        self._warned: set[str] = set()
+        """The advice of the warnings so far, without its numbers."""
         self._standing = standing
         self._forget()
 
@@ -52,19 +54,16 @@ class LearningSignal:
         self._without_room += sum(group.refused is Refusal.NO_ROOM for group in local)
         if self._groups < MAX_QUIET_GROUPS:
             return
-        self._standing["signal"] = self._warning()
-        if not self._warned:
-            self._warned = True
+        advice = self._advice()
+        self._standing["signal"] = self._warning(advice)
+        reason = re.sub(r"\d+", "", "".join(advice))
+        if reason not in self._warned:
+            self._warned.add(reason)
             logger.error("%s", self._standing["signal"])
 
-    def _warning(self) -> str:
-        reward = self._rewards / self._groups
-        if reward == 0:
-            seen = f"no completion of the last {self._groups} local groups earned a reward"
-        elif reward == 1:
-            seen = f"every completion of the last {self._groups} local groups earned a reward"
-        else:
-            seen = f"none of the last {self._groups} local groups had correct and incorrect completions"
+    def _advice(self) -> tuple[str, ...]:
+        if self._rewards / self._groups >= 0.5:
+            return tuple(for_too_easy())
         hard = for_too_hard(
             self._config,
             cut=self._cut / self._groups,
@@ -72,7 +71,16 @@ class LearningSignal:
             max_bytes=self._max_bytes,
             without_room=self._without_room / self._groups,
         )
-        advice = hard if reward < 0.5 else for_too_easy()
+        return tuple(hard)
+
+    def _warning(self, advice: tuple[str, ...]) -> str:
+        reward = self._rewards / self._groups
+        if reward == 0:
+            seen = f"no completion of the last {self._groups} local groups earned a reward"
+        elif reward == 1:
+            seen = f"every completion of the last {self._groups} local groups earned a reward"
+        else:
+            seen = f"none of the last {self._groups} local groups had correct and incorrect completions"
         return (
             f"{seen}, so the model learns nothing from its own completions; {', or '.join(advice)}. `sapo-node probe` "
             "measures what a model can learn from a swarm"

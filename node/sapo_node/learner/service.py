@@ -3,8 +3,10 @@
 import gc
 import json
 import os
+import re
 import sys
 import warnings
+from collections import deque
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +43,9 @@ from sapo_protocol.errors import LocalError
 NICENESS = 10
 """Gossip and verification go first: training is what can wait."""
 
+MOST_TOLD = 64
+"""Reasons for refused prompts that are remembered, so that each is told once."""
+
 CHANGES_WEIGHTS = frozenset({"train", "restore"})
 """The requests that change weights."""
 
@@ -61,8 +66,8 @@ class Service:
             require_trainable(policy)
         self._trainer = Trainer(policy, options)
         self._fallback: str | None = None
-        self._told: set[type[PromptRefused]] = set()
-        """Of which kinds of refused prompts a notice told."""
+        self._told: deque[str] = deque(maxlen=MOST_TOLD)
+        """The reasons, without their numbers, for which prompts were refused and of which a notice told."""
         trainable = self._trainer.policy.trainable() if options.lora else ()
         self._adapters = {name: value.detach().clone() for name, value in trainable}
         """The adapters as they are at step 0. Empty if all weights are trained."""
@@ -136,8 +141,9 @@ class Service:
         empty = (Sampled("", "length", ()),) * asked.completions
         notices = [generated.notice] if generated.notice else []
         for refusal in filter(None, refusals):
-            if type(refusal) not in self._told:
-                self._told.add(type(refusal))
+            reason = re.sub(r"\d+", "", str(refusal))
+            if reason not in self._told:
+                self._told.append(reason)
                 notices.append(f"{refusal}. The completions of such prompts are empty")
         groups = tuple(empty if refusal else next(sampled) for refusal in refusals)
         return replace(generated, groups=groups, notice="; ".join(notices) or None)

@@ -39,8 +39,8 @@ class Wanted:
     failures: int = 0
     due: float = 0.0
     dialling: bool = False
-    reported: bool = False
-    """Whether it was reported as unreachable and not yet as reachable again."""
+    reported: set[str] = field(default_factory=set)
+    """The causes for which it was reported as unreachable. Empty if it is reachable."""
     ours: bool = False
     """Whether we dialled it when it last connected."""
     answered: str = ""

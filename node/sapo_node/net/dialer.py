@@ -12,6 +12,7 @@ So a crowd that never answers cannot hold all places, whether it answered before
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -29,6 +30,7 @@ DIAL_SECONDS = 10.0  # for one address, at most
 ATTEMPT_SECONDS = 20.0  # for all addresses of a peer
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds
 GIVE_UP = 12  # failures in a row, about six minutes
+MOST_CAUSES = 4  # for which an unreachable bootstrap peer is reported, each once, until it is reachable again
 LOOK_AGAIN_SECONDS = 5.0  # a connection may end without a notice
 
 Dial = Callable[[str, str], Awaitable[None]]
@@ -216,7 +218,7 @@ class Dialer:
         entry.failures = 0
         entry.by = ""
         if entry.reported:
-            entry.reported = False
+            entry.reported.clear()
             self._notify(BootstrapReached(_full(entry)))
 
     def _failed(self, entry: Wanted, cause: str) -> None:
@@ -226,8 +228,9 @@ class Dialer:
             return
         entry.failures += 1
         entry.due = trio.current_time() + self._delay(entry.failures)
-        if entry.bootstrap and not entry.reported:
-            entry.reported = True
+        kind = re.sub(r"\d+", "", cause)
+        if entry.bootstrap and kind not in entry.reported and len(entry.reported) < MOST_CAUSES:
+            entry.reported.add(kind)
             self._notify(BootstrapUnreachable(_full(entry), cause))
         if not entry.bootstrap and entry.failures >= GIVE_UP:
             self._book.drop(entry.peer_id)

@@ -48,6 +48,19 @@ class WithoutRoom(Oracle):
         return replace(report, groups=groups, truncated=1.0)
 
 
+class CutLater(CutOff):
+    """Earns nothing, and after ROUNDS rounds does not even come to an answer."""
+
+    steps = 0
+
+    async def generate(self, prompts, **settings):
+        return await (super() if self.steps >= ROUNDS else super(CutOff, self)).generate(prompts, **settings)
+
+    async def train(self, *request, **settings):
+        self.steps += 1
+        return await (super() if self.steps > ROUNDS else super(CutOff, self)).train(*request, **settings)
+
+
 @pytest.fixture
 def warnings(manifest, database, caplog):
     """The warnings of a node with a policy of this skill after some rounds of four local groups."""
@@ -87,6 +100,12 @@ async def test_without_any_reward_the_operator_is_told_what_may_help(warnings, m
 
 async def test_the_warning_comes_once(warnings, manifest):
     assert len(await warnings(oracle(manifest, 0), rounds=3 * ROUNDS)) == 1
+
+
+async def test_another_reason_is_told_once_too(warnings, manifest):
+    first, second = await warnings(oracle(manifest, 0, CutLater), rounds=4 * ROUNDS)
+    assert "raise --max-tokens" not in first
+    assert "raise --max-tokens" in second
 
 
 async def test_one_round_earlier_nothing_is_said(warnings, manifest):

@@ -67,6 +67,20 @@ def test_the_operator_is_told_once_what_to_change(tmp_path):
     assert again is None
 
 
+def test_each_reason_for_which_a_prompt_is_refused_is_told_once(tmp_path):
+    folder = write_model(tmp_path, "llama")
+    refuses = "".join(
+        f"{{% for m in messages %}}{{% if '{word}' in m.content %}}{{{{ raise_exception('no {word}s') }}}}{{% endif %}}"
+        "{% endfor %}"
+        for word in ("sign", "root")
+    )
+    write_tokenizer(folder, f"{refuses}{TEMPLATE}")
+    node = service(tmp_path, model=str(folder))
+    asked = map(Prompt, ("sign 1", "sign 2", "root 3", "sign 4"))
+    notices = [from_json(Generated, generate(node, SHORT, prompt)).notice for prompt in asked]
+    assert ["no signs" in notices[0], notices[1], "no roots" in notices[2], notices[3]] == [True, None, True, None]
+
+
 def test_a_learner_that_only_reads_refuses_a_prompt_that_does_not_fit(tmp_path):
     error = generate(service(tmp_path, read_only=True), SHORT, LONG)["error"]
     assert "exceed the model's 512; give fewer --examples, or a lower --max-tokens" in error

@@ -19,6 +19,8 @@ class World:
     answering: set[str] = field(default_factory=set)
     linked: set[str] = field(default_factory=set)
     below_target: bool = False
+    silent: bool = False
+    """No address answers."""
     banned: set[str] = field(default_factory=set)
     dialled: list[tuple[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -42,7 +44,7 @@ class World:
     async def dial(self, peer_id: str, address: str) -> None:
         self.dialled.append((peer_id, address))
         self.times.append(trio.current_time())
-        if address.startswith("silent"):
+        if self.silent or address.startswith("silent"):
             await trio.sleep_forever()
         if address not in self.answering:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -158,6 +160,24 @@ async def test_a_bootstrap_is_reported_once_when_it_fails_and_once_when_it_retur
     assert world.notices == [
         BootstrapUnreachable("a/p2p/peer", "Connection refused"),
         BootstrapReached("a/p2p/peer"),
+    ]
+
+
+async def test_each_cause_for_which_a_bootstrap_is_unreachable_is_reported_once(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World()
+    book = world.dialer()
+    book.want("peer", ["a"], bootstrap=True)
+    nursery.start_soon(book.run)
+    await trio.sleep(600)
+    world.silent = True
+    await trio.sleep(600)
+    world.silent = False
+    await trio.sleep(600)
+    assert world.notices == [
+        BootstrapUnreachable("a/p2p/peer", "Connection refused"),
+        BootstrapUnreachable("a/p2p/peer", "no answer in time"),
     ]
 
 
