@@ -47,6 +47,7 @@ EMPTY_ROUNDS = 8
 _COMPLETIONS = b"/chat/completions"
 RETRY_SECONDS = (0.5, 2.0)
 """Seconds before each retry, if the server is busy or cannot be reached. After the last retry the request fails."""
+_LATE = "no round of completions came in time; lower --max-tokens or --local"
 _REASONING_OFF = '{"chat_template_kwargs": {"enable_thinking": false}}', '{"reasoning_effort": "low"}'
 
 
@@ -135,6 +136,8 @@ class Endpoint:
         """Times that asking for the prompts of `asked` failed."""
         self._without_text = 0
         """Completions that were asked for since the last round with a text. The server may have generated them all."""
+        self._trouble = _LATE
+        """Why there was no text since then."""
         self._told = Counter[str]()
 
     async def generate(
@@ -150,14 +153,15 @@ class Endpoint:
             self._asked, self._found, self._failures = prompts, [[] for _ in prompts], 0
         if self._without_text >= EMPTY_ROUNDS * len(prompts) * completions:
             raise LocalError(
-                f"the endpoint was asked for {self._without_text} completions since the last one with a text, which is "
-                f"the limit; the messages before this one say what to change"
+                f"{self._trouble}; the endpoint was asked for {self._without_text} completions since the last one with "
+                f"a text, and is asked for no more"
             )
         try:
             await self._ask(completions, max_tokens)
         except AnswerFailed as failure:
             self._works = False
             self._failures += 1
+            self._trouble = str(failure)
             if isinstance(failure, _Refused) and failure.final and not self._worked:
                 raise LocalError(str(failure)) from failure
             if self._failures < ATTEMPTS or not any(self._found):
@@ -312,9 +316,10 @@ class Endpoint:
         empty = [choice for choice in given if not choice.text.strip()]
         cut = [choice for choice in given if choice.text.strip() and choice.finish == "length"]
         if len(empty) < len(given):
-            self._without_text = 0
+            self._without_text, self._trouble = 0, _LATE
         elif given:
-            raise NoText(f"all {len(given)} completions of the endpoint are empty: {_cure(empty, max_tokens)}")
+            self._trouble = f"all {len(given)} completions of the endpoint are empty: {_cure(empty, max_tokens)}"
+            raise NoText(self._trouble)
         if any(choice.moved for choice in given):
             self._tell(
                 "moved", "the endpoint gives completions as reasoning without a text; the node takes them as texts"

@@ -209,7 +209,7 @@ async def test_a_server_without_a_text_is_asked_for_the_completions_of_so_many_r
             for number in range(module.EMPTY_ROUNDS):
                 with pytest.raises(NoText):
                     await asking(answerer, f"{number}")
-            with pytest.raises(LocalError, match="32 completions since the last one with a text") as caught:
+            with pytest.raises(LocalError, match=r"--max-tokens 9 on reasoning.* asked for 32 completions") as caught:
                 await asking(answerer, "more")
     assert type(caught.value) is LocalError
     assert sum(request["n"] for _, request in server.requests) == 4 * module.EMPTY_ROUNDS
@@ -222,9 +222,23 @@ async def test_a_server_that_answers_without_completions_is_not_asked_for_ever(b
             for _ in range(module.EMPTY_ROUNDS):
                 with pytest.raises(AnswerFailed, match="no completions"):
                     await asking(answerer)
-            with pytest.raises(LocalError, match="which is the limit"):
+            with pytest.raises(LocalError, match=r"has no completions: .* asked for 32 completions"):
                 await asking(answerer)
     assert len(server.requests) == module.EMPTY_ROUNDS
+
+
+async def test_a_server_whose_rounds_never_come_in_time_is_not_asked_for_ever():
+    done = threading.Event()
+    with ChatServer(lambda _: (done.wait(5), reply())[1]) as server:
+        async with endpoint(server.url, model="tiny", key=None, temperature=1, max_bytes=99) as answerer:
+            for number in range(module.EMPTY_ROUNDS):
+                with trio.move_on_after(0.1):
+                    await asking(answerer, f"{number}")
+            with pytest.raises(
+                LocalError, match=r"in time; lower --max-tokens or --local; .* asked for 32 completions"
+            ):
+                await asking(answerer)
+        done.set()
 
 
 async def asking(answerer, *prompts):
