@@ -80,8 +80,9 @@ def contribute(
                 After 8 rounds without a text the command ends.
     --program   For each prompt it reads a line {"prompt": "...", "system": "...", "completions": G}, and within 120 s
                 writes a line ["...", ...] of up to G completions with <answer> and </answer> around the results. It
-                must flush. [] skips the prompt. If it fails, the node starts it again; before its first answer, a
-                failure ends the command. Stderr goes to the log.
+                must flush. [] skips the prompt. With --examples the line has "examples": [["prompt", "answer"], ...].
+                If the program fails, the node starts it again. A failure before its first answer ends the command.
+                Stderr goes to the log.
     --terminal  You may type up to G different answers to a prompt. The node adds the tags unless you type them.
                 You have one epoch minus 30 s.
 
