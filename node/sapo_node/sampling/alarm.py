@@ -4,6 +4,9 @@ An alarm halves the share of strangers in the next rounds (`exposure`). The node
 older checkpoint, and replays them without the accused groups (`sapo_node.training.take_back`). An alarm of
 `RewardWatch` also halves the bound of J (`mix`).
 
+A replay takes time, and a peer may try to raise alarms. So the alarms of the reward and those of phrases have a budget
+each (`ReplayBudget`): an attacker that uses up one leaves the other.
+
 `RewardWatch` needs no text: it is a CUSUM (Page 1954) over the local reward, which no peer can forge.
 """
 
@@ -17,6 +20,7 @@ from sapo_node.groups.messages import Sampled
 from sapo_node.groups.ranges import Count, Range
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.trust import constants
 from sapo_node.trust.constants import HARM_ROUNDS, Tier
 
 SLACK, MOST, THRESHOLD = 0.5, 2.0, 6.0
@@ -40,18 +44,46 @@ class Alarm:
     """Whether a correct completion is accused, given the tier of its peer."""
     phrase: str = ""
     """What the accused texts say; empty where they are not accused of a phrase."""
+    takes_back: bool = True
+    """Whether steps are taken back: False where the budget of replayed rounds is used up."""
+
+
+Rounds = Annotated[float, Range(0, constants.REPLAY_BURST)]
+"""A budget of rounds replayed."""
+
+
+class ReplayBudget:
+    """The rounds that alarms of one kind may still have replayed."""
+
+    def __init__(self) -> None:
+        self.rounds = constants.REPLAY_BURST
+
+    @property
+    def affords_alarm(self) -> bool:
+        """Whether the steps of one more alarm may be taken back."""
+        return self.rounds >= HARM_ROUNDS
+
+    def pass_round(self) -> None:
+        """Count a round."""
+        self.rounds = min(constants.REPLAY_BURST, self.rounds + constants.REPLAY_SHARE)
+
+    def spend(self) -> None:
+        """Charge an alarm."""
+        self.rounds -= HARM_ROUNDS
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     total: Annotated[float, Range(0, THRESHOLD)]
     since: Count = 0
+    budget: Rounds = constants.REPLAY_BURST
 
 
 class RewardWatch:
     """Raises the alarm when the local reward stays below what the pass rates of the same tasks let expect.
 
-    A reward that falls where no group of others was trained on for HARM_ROUNDS rounds is no fault of theirs.
+    A reward that falls where no group of others was trained on for HARM_ROUNDS rounds is no fault of theirs. An alarm
+    beyond the budget takes no steps back. It halves the strangers' share and the bound of J all the same.
     """
 
     def __init__(self, pass_rates: PassRates) -> None:
@@ -59,12 +91,14 @@ class RewardWatch:
         self._total = 0.0
         self._since = HARM_ROUNDS
         """Rounds since the last one that trained on groups of others."""
+        self._budget = ReplayBudget()
 
     def observe(self, local: Sequence[LocalGroup], *, external: int) -> Alarm | None:
         """Take in a round that trained on so many groups of others, before the pass rates do. The alarm accuses all but
         friends: a peer that has proven itself may begin to do harm.
         """
         self._since = 0 if external else self._since + 1
+        self._budget.pass_round()
         expected = [(group, rate) for group in local if (rate := self._pass_rates.pass_rate(group.dataset)) is not None]
         if not expected:
             return None
@@ -76,16 +110,18 @@ class RewardWatch:
         self._total = 0.0
         if self._since >= HARM_ROUNDS:
             return None
-        return Alarm("the local reward fell", lambda tier, _: tier is not Tier.FRIEND)
+        if takes_back := self._budget.affords_alarm:
+            self._budget.spend()
+        return Alarm("the local reward fell", lambda tier, _: tier is not Tier.FRIEND, takes_back=takes_back)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sum, and the rounds since groups of others were trained on."""
-        return to_object(_State(self._total, self._since))
+        """The sum, the rounds since groups of others were trained on, and the budget."""
+        return to_object(_State(self._total, self._since, self._budget.rounds))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from the sum in `state`. Raises MalformedError where it holds none."""
         read = from_json(_State, state)
-        self._total, self._since = read.total, read.since
+        self._total, self._since, self._budget.rounds = read.total, read.since, read.budget
 
 
 def _variance(completions: int, rate: float) -> float:

@@ -232,7 +232,7 @@ class Rounds:
         not_drawn = [*choice.not_drawn, *((group, NotDrawn.ENOUGH) for group in spared)]
         choices = Choices(slot.epoch, slot.counter, training.step, local, refused, trained, choice.stopped, not_drawn)
         self._on_chosen(choices)
-        if alarm:
+        if alarm and alarm.takes_back:
             await self._take_back(alarm)
         # Not before: a crash between the two must not leave a state that has raised its alarm, and no step taken back.
         self._external.save(training.step)

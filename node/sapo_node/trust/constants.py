@@ -98,6 +98,9 @@ STRANGERS_SHARE, SHARE_RISE, SHARE_LEAST = 0.25, 0.25, 0.05
 the least. The share is never less than one group."""
 HARM_ROUNDS = 20
 """Rounds in which a group of another node may be why the reward falls: those that an alarm takes back, at most."""
+REPLAY_BURST, REPLAY_SHARE = 60.0, 0.125
+"""What alarms of one kind may cost, in rounds replayed: at once, and regained with each round. Each is charged
+HARM_ROUNDS. So there are at most three alarms at once, and in the long run one in 160 rounds."""
 AGE_WEIGHT, MAX_AGE = 0.7, 4
 """Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
 LOSS_WEIGHT_LIMIT = 2.0

@@ -69,6 +69,22 @@ def hard_ones(rng, rounds, mean=0.95):
     return [[rng.betavariate(mean * scale, (1 - mean) * scale) for _ in range(4)] for _ in range(rounds)]
 
 
+def test_only_so_many_alarms_take_steps_back_at_once_and_the_budget_outlives_a_restart():
+    rates, before, after = PassRates(), RewardWatch(PassRates()), RewardWatch(PassRates())
+    rates.observe([group(6)] * 40)
+    before, after = RewardWatch(rates), RewardWatch(rates)
+
+    def falls(watch, rounds):
+        """Whether each alarm takes steps back, while the pass rates stay high."""
+        found = (watch.observe([group(0)] * 4, external=1) for _ in range(rounds))
+        return [alarm.takes_back for alarm in found if alarm]
+
+    assert falls(before, 25) == [True, True, True, False, False]
+    after.load_state_dict(before.state_dict())
+    assert falls(after, 5) == [False]
+    assert falls(after, 160).count(True) == 1
+
+
 @pytest.mark.parametrize(("rounds", "raised"), [(0, 1), (HARM_ROUNDS - 10, 1), (HARM_ROUNDS, 0)])
 def test_a_reward_that_falls_long_after_the_last_group_of_others_raises_no_alarm(rounds, raised):
     pass_rates = PassRates()

@@ -386,7 +386,7 @@ def rounds_with_alarm(ngram_filter, groups, rounds):
 def test_each_alarm_of_a_phrase_that_strangers_go_on_saying_doubles_the_wait_for_the_next():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
-    assert rounds_with_alarm(ngram_filter, offered(rng), range(150)) == [0, 10, 30, 70]
+    assert rounds_with_alarm(ngram_filter, offered(rng), range(150)) == [0, 10, 30]
 
 
 def test_a_phrase_that_was_trained_on_long_ago_raises_few_alarms_after_its_attacker_has_left():
@@ -394,7 +394,7 @@ def test_a_phrase_that_was_trained_on_long_ago_raises_few_alarms_after_its_attac
     ngram_filter = filter_that_knows(rng, said=SHOWN)
     for group in offered(rng, count=PROMPTS):
         ngram_filter.trained(group, group.correct)
-    assert rounds_with_alarm(ngram_filter, [others(rng, 100, peer="honest")], range(150)) == [0, 10, 30, 70]
+    assert rounds_with_alarm(ngram_filter, [others(rng, 100, peer="honest")], range(150)) == [0, 10, 30]
 
 
 def test_the_wait_for_the_next_alarm_outlives_a_restart():
@@ -403,7 +403,7 @@ def test_the_wait_for_the_next_alarm_outlives_a_restart():
     groups = offered(rng)
     rounds_with_alarm(ngram_filter, groups, range(12))
     again.load_state_dict(ngram_filter.state_dict())
-    assert rounds_with_alarm(again, groups, range(12, 80)) == [30, 70]
+    assert rounds_with_alarm(again, groups, range(12, 80)) == [30]
 
 
 def test_a_phrase_that_waits_for_its_next_alarm_keeps_no_other_phrase_waiting():
@@ -414,7 +414,19 @@ def test_a_phrase_that_waits_for_its_next_alarm_keeps_no_other_phrase_waiting():
     rounds_with_alarm(ngram_filter, groups, range(11))
     ngram_filter.observe([of_phrase(own(rng, phrases=1), other) for _ in range(SHOWN)])
     said_too = [of_phrase(each, other) for each in offered(rng, peer="b")]
-    assert rounds_with_alarm(ngram_filter, [*groups, *said_too], range(11, 40)) == [20, 30]
+    assert rounds_with_alarm(ngram_filter, [*groups, *said_too], range(11, 40)) == [20]
+
+
+@pytest.mark.parametrize("words", [3, 1], ids=["other words each time", "words that overlap"])
+def test_a_stranger_that_teaches_one_phrase_after_another_raises_no_more_alarms_than_the_budget_has(words):
+    rng, ngram_filter, spent = random.Random(1), ngram(), 0
+    for number in range(12):
+        phrase = " ".join(f"{chr(97 + at)}xyz" for at in range(words * (number % 8), words * (number % 8) + 3))
+        for _ in range(10):
+            ngram_filter.observe([of_phrase(own(rng, phrases=1), phrase)])
+        groups = [of_phrase(each, phrase) for each in offered(rng, count=16, peer=f"key {number}")]
+        spent += len(rounds_with_alarm(ngram_filter, groups, range(11)))
+    assert spent == 3
 
 
 def of_phrase(group, phrase):

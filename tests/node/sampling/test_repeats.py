@@ -1,6 +1,6 @@
 """Each alarm of a phrase doubles the rounds until the next one, and a phrase without an alarm for long is forgotten."""
 
-from sapo_node.sampling.filters.repeats import QUIET, REMEMBERED_ROUNDS, Repeats
+from sapo_node.sampling.filters.repeats import QUIET, REMEMBERED_ROUNDS, Repeats, runs
 
 PHRASE = ("hail", "the", "swarm")
 
@@ -14,7 +14,7 @@ def test_a_phrase_waits_from_its_alarm_on():
     repeats = Repeats()
     repeats.raised([PHRASE])
     pass_rounds(repeats, QUIET - 1)
-    assert repeats.waiting == {PHRASE}
+    assert repeats.waiting == {("hail", "the"), ("the", "swarm")}
     repeats.pass_round()
     assert repeats.waiting == set()
 
@@ -36,3 +36,15 @@ def test_a_phrase_without_an_alarm_for_long_begins_with_the_first_wait_again():
     repeats.raised([PHRASE])
     pass_rounds(repeats, QUIET)
     assert repeats.waiting == set()
+
+
+def test_a_phrase_with_two_words_in_a_row_of_one_that_waits_waits_too_and_its_wait_doubles():
+    repeats = Repeats()
+    repeats.raised([PHRASE])
+    overlapping, other = ("the", "swarm", "grows"), ("the", "hail", "swarm")
+    assert not repeats.waiting.isdisjoint(runs(overlapping))
+    assert repeats.waiting.isdisjoint(runs(other))
+    pass_rounds(repeats, QUIET)
+    repeats.raised([overlapping])
+    pass_rounds(repeats, 2 * QUIET - 1)
+    assert not repeats.waiting.isdisjoint(runs(overlapping))

@@ -18,7 +18,8 @@ What one peer says decides what is masked in the texts of all. An attacker could
 by writing far more of it. So a masked phrase that is common here is left to a peer that shows it about as often.
 
 A phrase that takes hold in local completions although it is masked was learnt from groups of earlier rounds. The filter
-then raises an alarm, which names the groups to take back.
+then raises an alarm, which names the groups to take back. Who teaches one phrase after another could raise alarms
+without end: all phrases together have one budget (`ReplayBudget`), beside the wait of each (`repeats`).
 """
 
 from collections import Counter
@@ -32,7 +33,7 @@ from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.ranges import Count
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
-from sapo_node.sampling.alarm import Alarm
+from sapo_node.sampling.alarm import Alarm, ReplayBudget, Rounds
 from sapo_node.sampling.filters.habits import (
     LOCAL_WINDOW,
     Habit,
@@ -45,10 +46,10 @@ from sapo_node.sampling.filters.habits import (
     teaches,
 )
 from sapo_node.sampling.filters.interface import Filter
-from sapo_node.sampling.filters.repeats import QUIET, Raised, Repeats
+from sapo_node.sampling.filters.repeats import QUIET, Raised, Repeats, runs
 from sapo_node.sampling.filters.sources import HABITS, JUDGED_HABITS, Sources
 from sapo_node.sampling.filters.texts import LocalTexts, Sent, Stored
-from sapo_node.trust.constants import Tier
+from sapo_node.trust.constants import REPLAY_BURST, Tier
 
 SHOWN = 8
 """Local completions with a habit before the filter can judge the habit."""
@@ -82,6 +83,7 @@ class _State:
     trained: tuple[Sent, ...] = ()
     """Oldest first."""
     raised: tuple[Raised, ...] = ()
+    budget: Rounds = REPLAY_BURST
 
 
 class NgramFilter(Filter):
@@ -102,6 +104,7 @@ class NgramFilter(Filter):
         self._quiet = 0
         """Rounds until the filter may raise an alarm: the parts of one phrase take hold one after another."""
         self._repeats = Repeats()
+        self._budget = ReplayBudget()
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Count what local completions show."""
@@ -123,6 +126,7 @@ class NgramFilter(Filter):
         """Decide which habits are masked for now. A step looks at one source."""
         self._quiet = max(0, self._quiet - 1)
         self._repeats.pass_round()
+        self._budget.pass_round()
         self._seen = {group.place for group in offered}
         sources = self._sources.peers({group.peer for group in offered})
         if offered:
@@ -137,10 +141,14 @@ class NgramFilter(Filter):
 
     def alarm(self) -> Alarm | None:
         """A masked phrase that has taken hold. The alarm accuses completions in which one was trained on, or a part."""
-        taken = {habit for habit in self._masked - self._repeats.waiting if self._takes_hold(habit)}
-        if not taken or self._quiet:
+        if self._quiet or not self._budget.affords_alarm:
+            return None
+        waiting = self._repeats.waiting
+        taken = {habit for habit in self._masked if waiting.isdisjoint(runs(habit)) and self._takes_hold(habit)}
+        if not taken:
             return None
         self._quiet = QUIET
+        self._budget.spend()
         self._repeats.raised(taken)
         _, longest = max((len(habit), habit) for habit in taken)
         return Alarm(
@@ -162,6 +170,7 @@ class NgramFilter(Filter):
                 quiet=self._quiet,
                 trained=tuple(self._sources.trained_texts),
                 raised=self._repeats.state(),
+                budget=self._budget.rounds,
             )
         )
 
@@ -176,6 +185,7 @@ class NgramFilter(Filter):
             self._train(sent)
         self._seen = {sent.place for sent in known.external}
         self._masked, self._quiet, self._repeats = set(known.masked), known.quiet, Repeats(known.raised)
+        self._budget.rounds = known.budget
 
     def mask(self, group: VerifiedGroup, text: str) -> tuple[Span, ...]:
         """Where a text shows a masked habit that its peer shows more often than this policy, in order; spans that

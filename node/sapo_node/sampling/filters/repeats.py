@@ -3,12 +3,14 @@
 Strangers may say an honest phrase for ever. What was trained on may also show it for long after they have left. Each
 alarm halves the strangers' share, and may take steps back. So each alarm of a phrase doubles the rounds until its next
 one, from QUIET to REMEMBERED_ROUNDS. After REMEMBERED_ROUNDS without an alarm the phrase is forgotten, and begins with
-QUIET again. A phrase that waits keeps no other one waiting.
+QUIET again. Phrases that have two words in a row in common are one: else the parts of a long phrase would raise alarms
+one after another. A phrase that waits keeps no other one waiting.
 """
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sapo_node.groups.ranges import Count
 from sapo_node.sampling.filters.habits import Habit
@@ -17,6 +19,11 @@ QUIET = 10
 """Rounds between the first alarm of a phrase and the second."""
 REMEMBERED_ROUNDS = 320
 """Rounds after its last alarm in which a phrase is remembered."""
+
+
+def runs(habit: Habit) -> Sequence[Habit]:
+    """Every two words of a phrase that follow one another; the phrase itself where it is one word."""
+    return list(pairwise(habit)) or [habit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +46,8 @@ class Repeats:
 
     @property
     def waiting(self) -> AbstractSet[Habit]:
-        """The phrases that may not be why an alarm is raised now."""
-        return {each.habit for each in self._raised.values() if each.ago < each.wait}
+        """The `runs` of phrases that may not be why an alarm is raised now."""
+        return {run for each in self._raised.values() if each.ago < each.wait for run in runs(each.habit)}
 
     def pass_round(self) -> None:
         """Count a round."""
@@ -49,9 +56,13 @@ class Repeats:
 
     def raised(self, habits: Iterable[Habit]) -> None:
         """An alarm was raised for these phrases."""
+        waits: dict[Habit, int] = {}
+        for each in self._raised.values():
+            for run in runs(each.habit):
+                waits[run] = max(each.wait, waits.get(run, 0))
         for habit in habits:
-            before = self._raised.get(habit)
-            self._raised[habit] = Raised(habit, 2 * before.wait if before else QUIET)
+            before = max(waits.get(run, 0) for run in runs(habit))
+            self._raised[habit] = Raised(habit, 2 * before if before else QUIET)
 
     def state(self) -> tuple[Raised, ...]:
         """What is kept through a restart."""
