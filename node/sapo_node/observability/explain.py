@@ -139,6 +139,8 @@ def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", account.peer) or (0, 0)
     lines = [account.peer, *_of_account(account, cause, offences)]
     lines.append(f"Since the state was made, {groups} of its groups were trained on, with {tokens} tokens.")
+    if account.acceptance.share < 1:
+        lines.append(f"Of its groups that the filters judged lately, they accepted {account.acceptance.share:.0%}.")
     entries = Journal(database).of_peer(account.peer)
     if entries:
         lines.append(f"Of the newest {KEPT_GROUPS:,} groups of all peers, {len(entries)} are of this peer:")

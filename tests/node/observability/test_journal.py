@@ -416,6 +416,16 @@ def test_a_peer_is_explained_by_its_standing(database, manifest, facts, said):
     assert told.facts["peer"] == name
 
 
+def test_a_peer_is_explained_with_the_share_of_its_groups_that_filters_accept(database, manifest):
+    ledger = Ledger(database)
+    ledger.judged([("a", 1.0)])
+    assert "The filters of this node accepted" not in explain.peer(database, "a", manifest).text
+    ledger.judged([("a", 0.0)])
+    told = explain.peer(database, "a", manifest)
+    assert "The filters of this node accepted 49% of what they judged of it lately." in told.text
+    assert told.facts["accepted"] == pytest.approx(0.487)
+
+
 def test_a_peer_is_explained_with_the_ids_of_its_newest_envelopes(journal, database, manifest):
     Ledger(database).report("a", Fact.VERIFIED_GROUP)
     for counter in range(7):

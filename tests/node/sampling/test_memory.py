@@ -102,13 +102,13 @@ def test_a_state_without_this_table_s_rows_starts_with_nothing(database):
     assert Parts(database).pass_rates.pass_rate("products") is None
 
 
-@pytest.mark.parametrize("state", [{"lengths": {"products": "long"}}, {"other": 1}])
+@pytest.mark.parametrize("state", [{"characters": {"products": "long"}, "tokens": {}}, {"other": 1}])
 def test_a_state_of_another_version_is_forgotten_with_a_warning(database, rng, caplog, state):
     Parts(database).play(rng)
     database.execute("UPDATE sampling_state SET state = ? WHERE part = 'length'", json.dumps(state))
     again = Parts(database)
     assert "the state of length is of another version" in caplog.text
-    assert again.filters.by_name["length"].state_dict() == {"lengths": {}}
+    assert again.filters.by_name["length"].state_dict() == {"characters": {}, "tokens": {}}
     assert again.pass_rates.pass_rate("products") is not None
 
 
