@@ -93,7 +93,7 @@ async def note_peers(anchors: Anchors, known: KnownPeers, network: Network) -> N
     while True:
         await trio.sleep(_PEERS_INTERVAL)
         anchors.note(network.peers())
-        known.note(network.proven())
+        known.note(network.answered())
 
 
 async def _publish_rollout(node: Node, publish: Publish, rollout: Rollout, message: bytes) -> None:

@@ -44,16 +44,14 @@ class Wanted:
     ours: bool = False
     """Whether we dialled it when it last connected."""
     answered: str = ""
-    """The address at which we last dialled it with success. Empty if we never did."""
+    """The address at which it last answered us. Empty if it never did."""
+    proven: bool = False
+    """Whether we ever connected to it by a dial. A peer that dialled us and whose address we checked is not proven: a
+    crowd of strangers may answer too."""
     linked: bool = False
     """Whether it was connected when the loop last looked."""
     sought: bool = False
     """Whether a peer named it since our topics last changed."""
-
-    @property
-    def proven(self) -> bool:
-        """Whether we ever dialled it with success."""
-        return bool(self.answered)
 
     def learn(self, addresses: Sequence[str]) -> None:
         """Put new addresses before the known ones. The operator's address of a bootstrap peer stays first."""

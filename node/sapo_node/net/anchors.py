@@ -1,11 +1,11 @@
-"""The peers that a node remembers across restarts: anchors, and the proven peers of its address book.
+"""The peers that a node remembers across restarts: anchors, and peers of its address book.
 
 After a restart, a node knows only the peers that its operator named, and an attacker may offer it all others. So it
 first dials its anchors: peers that it dialled before and that brought it messages. A peer that only dialled this node
 cannot become an anchor, because strangers would then choose the anchors. Bitcoin Core has the same rule.
 
-If bootstrap peers and anchors are gone, the node finds the swarm through the proven peers: those that it dialled with
-success, each at the address that answered.
+If bootstrap peers and anchors are gone, the node finds the swarm through the other peers of its address book that
+answered a dial, each at the address that answered.
 """
 
 from collections import Counter
@@ -21,9 +21,9 @@ KNOWN_SCHEMA = "CREATE TABLE IF NOT EXISTS known_peers (place INTEGER PRIMARY KE
 
 KEPT = 4  # anchors
 PER_NETWORK = 2  # anchors in one network
-KNOWN = 256  # proven peers
+KNOWN = 256  # peers of the address book
 KNOWN_PER_NETWORK = 16
-"""Proven peers in one network: one owner of a network must not fill the book with keys."""
+"""Of these, those in one network: one owner of a network must not fill the book with keys."""
 
 
 class Anchors:
@@ -52,7 +52,7 @@ class Anchors:
 
 
 class KnownPeers:
-    """The proven peers in the node's database."""
+    """The address book in the node's database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -62,10 +62,10 @@ class KnownPeers:
         """Full addresses."""
         return tuple(address for (address,) in self._database.rows("SELECT address FROM known_peers ORDER BY place"))
 
-    def note(self, proven: Sequence[str]) -> None:
-        """Store the proven peers of now. Earlier ones take the places that are left: this node may be offline."""
+    def note(self, answered: Sequence[str]) -> None:
+        """Store the addresses that answered. Earlier ones take the places that are left: this node may be offline."""
         known = self.addresses
-        kept = _spread([*proven, *known], KNOWN, KNOWN_PER_NETWORK)
+        kept = _spread([*answered, *known], KNOWN, KNOWN_PER_NETWORK)
         if set(kept) != set(known):
             with self._database.transaction():
                 self._database.execute("DELETE FROM known_peers")

@@ -11,6 +11,7 @@ of these kinds gets half of the room. Within a kind the peers draw lots, in whic
 So a crowd that never answers cannot hold all places, whether it answered before or not.
 """
 
+import logging
 import random
 import re
 from collections import Counter
@@ -22,6 +23,8 @@ from sapo_node.net.address_book import AddressBook, Wanted
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachable, Notify
 
+log = logging.getLogger(__name__)
+
 ENOUGH = 8  # connections that we dialled; from then on only bootstrap peers and anchors are dialled
 MOST = 32  # the same limit, while too few connected peers follow our topics
 PER_NETWORK = 4  # connections into one network; from then on only bootstrap peers and anchors in it are dialled
@@ -31,6 +34,7 @@ ATTEMPT_SECONDS = 20.0  # for all addresses of a peer
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds
 GIVE_UP = 12  # failures in a row, about six minutes
 MOST_CAUSES = 4  # for which an unreachable bootstrap peer is reported, each once, until it is reachable again
+FEELER_SECONDS = 10.0  # between two checks whether a peer that dialled us can be dialled
 LOOK_AGAIN_SECONDS = 5.0  # a connection may end without a notice
 
 Dial = Callable[[str, str], Awaitable[None]]
@@ -45,13 +49,18 @@ class Dialer:
         dial: Dial,
         connected: Callable[[], frozenset[str]],
         *,
+        check: Dial | None = None,
         below_target: Callable[[], bool],
         admit: Admit,
         notify: Notify,
         defences: NetworkDefences = NETWORK_DEFENDED,
     ) -> None:
-        """`below_target()`: whether a topic that we follow has too few connected peers."""
+        """`below_target()`: whether a topic that we follow has too few connected peers.
+
+        `check` dials a connected peer at an address, and leaves it as it was connected.
+        """
         self._dial = dial
+        self._check = check
         self._below_target = below_target
         self._connected = connected
         self._admit = admit
@@ -73,11 +82,12 @@ class Dialer:
         """Add a peer that answered at this address before the restart."""
         self.want(peer_id, [address])
         if entry := self._book.get(peer_id):
-            entry.answered = address
+            entry.answered, entry.proven = address, True
 
-    def proven(self) -> tuple[str, ...]:
-        """The full addresses that answered us."""
-        return tuple(f"{entry.answered}/p2p/{entry.peer_id}" for entry in self._book if entry.proven)
+    def all_answered(self) -> tuple[str, ...]:
+        """The full addresses that answered us, those of proven peers first."""
+        entries = sorted(self._book, key=lambda entry: not entry.proven)
+        return tuple(f"{entry.answered}/p2p/{entry.peer_id}" for entry in entries if entry.answered)
 
     def answered(self, peer_id: str) -> str:
         """The address at which a peer last answered us; empty if it never did."""
@@ -111,6 +121,8 @@ class Dialer:
         for entry in self._book:
             entry.dialling, entry.linked, entry.due = False, False, 0.0  # state of an earlier run
         async with trio.open_nursery() as nursery:
+            if self._check:
+                nursery.start_soon(self._feel, self._check)
             while True:
                 self._news = trio.Event()
                 now = trio.current_time()
@@ -122,6 +134,25 @@ class Dialer:
                 wake_at = min([now + LOOK_AGAIN_SECONDS, *later])
                 with trio.move_on_at(wake_at):
                     await self._news.wait()
+
+    async def _feel(self, check: Dial) -> None:
+        """Learn whether peers that dialled us can be dialled (Bitcoin Core: feelers), one after the other, until
+        cancelled. A node that others dialled first would know nobody after a restart.
+        """
+        while True:
+            await trio.sleep(FEELER_SECONDS * self._rng.uniform(0.5, 1.5))
+            here = self._connected()
+            untried = [each for each in self._book if each.peer_id in here and each.addresses and not each.answered]
+            if not untried:
+                continue
+            entry = self._rng.choice(untried)
+            try:
+                with trio.fail_after(DIAL_SECONDS):
+                    await check(entry.peer_id, entry.addresses[0])
+            except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
+                log.debug("%s does not answer at %s: %r", entry.peer_id, entry.addresses[0], error)
+            else:
+                entry.answered = entry.addresses[0]
 
     def _candidates(self) -> list[Wanted]:
         here = self._connected()
@@ -200,7 +231,8 @@ class Dialer:
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
                     cause = _short(error)
                 else:
-                    entry.ours, entry.answered = True, address
+                    entry.ours = entry.proven = True
+                    entry.answered = address
                     entry.due = trio.current_time() + self._delay(0)
                     self._reached(entry)
                     return

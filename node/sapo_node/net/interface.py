@@ -214,8 +214,8 @@ class Network(Acquaintances, Protocol):
             NotRunningError: if the network does not run.
         """
 
-    def proven(self) -> tuple[str, ...]:
-        """The full addresses at which this node dialled peers with success; at most 256."""
+    def answered(self) -> tuple[str, ...]:
+        """The full addresses at which peers answered this node, proven peers first; at most 256."""
 
     async def follow(self, topics: Collection[str]) -> None:
         """From now on follow only these topics, besides those that all peers follow, and look for peers on them.

@@ -84,6 +84,7 @@ class Libp2pNetwork:
         self._dialer = Dialer(
             self._dial,
             self._linked,
+            check=self._check,
             below_target=self._below_target,
             admit=self._admits,
             notify=notify,
@@ -241,8 +242,8 @@ class Libp2pNetwork:
         for peer_id in self._dialer.seek_anew(self._shares_topic):
             await self.disconnect(peer_id, "this node now follows other topics, and dialled too many peers")
 
-    def proven(self) -> tuple[str, ...]:
-        return self._dialer.proven()
+    def answered(self) -> tuple[str, ...]:
+        return self._dialer.all_answered()
 
     def _shares_topic(self, peer_id: str) -> bool:
         """Whether a peer follows one of our topics that not all peers follow."""
@@ -275,6 +276,10 @@ class Libp2pNetwork:
     async def _dial(self, peer_id: str, address: str) -> None:
         if self._service is not None:
             await self._service.dial(peer_id, address)
+
+    async def _check(self, peer_id: str, address: str) -> None:
+        if self._service is not None:
+            await self._service.check(peer_id, address)
 
     def _linked(self) -> frozenset[str]:
         return self._service.linked() if self._service is not None else frozenset()

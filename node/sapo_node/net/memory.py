@@ -292,7 +292,7 @@ class MemoryNetwork:
             for peer, since in sorted(self._connected.items())
         )
 
-    def proven(self) -> tuple[str, ...]:
+    def answered(self) -> tuple[str, ...]:
         """None: links are drawn when a node joins."""
         return ()
 

@@ -17,7 +17,7 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses, host, listening, patches
-from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits
+from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits, close_link
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.pubsub import Gossip, HardenedGossipSub, HardenedPubsub
 from sapo_node.net.request_response import Asking
@@ -168,6 +168,11 @@ class Service:
         if self._asking is None:
             raise AskFailed("this network sends no requests")
         return await self._asking.ask(peer_id, request)
+
+    async def check(self, peer_id: str, address: str) -> None:
+        """Dial a connected peer at an address, and close that connection. Raises any error of the library."""
+        link = await self.swarm.dial_addr(Multiaddr(f"{address}/p2p/{peer_id}"), ID.from_string(peer_id))
+        await close_link(link, "it answered at its address, which is all that was asked")
 
     async def dial(self, peer_id: str, address: str) -> None:
         places = await addresses.resolve(address)

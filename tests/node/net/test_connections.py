@@ -7,7 +7,7 @@ import pytest
 import trio
 from tests.node.net.conftest import free_port
 
-from sapo_node.net import addresses
+from sapo_node.net import addresses, dialer
 from sapo_node.net.addresses import AddressError
 from sapo_node.net.interface import (
     BootstrapReached,
@@ -142,12 +142,28 @@ async def test_a_restarted_node_whose_bootstrap_is_gone_finds_its_known_peers(st
     one, bootstrap = await start(1), await start(8)
     two = await start(2, bootstrap=(one.address, bootstrap.address))
     await until(lambda: two.sees(one, bootstrap))
-    known = two.network.proven()
+    known = two.network.answered()
     assert set(known) == {one.address, bootstrap.address}
     await two.stop()
     await bootstrap.stop()
     again = await start(2, bootstrap=(bootstrap.address,), known=known)
     await until(lambda: again.sees(one))
+
+
+async def test_a_peer_that_dialled_us_is_dialled_once_to_learn_its_address_and_stays_as_it_is(
+    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialer, "FEELER_SECONDS", 0.5)
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.network.answered() == (two.address,))
+    await trio.sleep(1)
+    assert one.sees(two)
+    assert two.sees(one)
+    assert [peer.outbound for peer in one.network.peers()] == [False]
+    assert one.noticed(PeerGone) == two.noticed(PeerGone) == []
+    await one.publish(b"m")
+    await until(lambda: two.heard == [b"m"])
 
 
 async def test_it_is_counted_who_brought_what_was_accepted(start: "Start", until: "Until") -> None:

@@ -32,10 +32,11 @@ class World:
         self.asked += 1
         return frozenset(self.linked)
 
-    def dialer(self) -> Dialer:
+    def dialer(self, *, checks: bool = False) -> Dialer:
         return Dialer(
             self.dial,
             self.connected,
+            check=self.dial if checks else None,
             below_target=lambda: self.below_target,
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
@@ -62,7 +63,7 @@ async def test_the_second_address_is_tried_when_the_first_fails(
     assert world.dialled == [("peer", "a"), ("peer", "b")]
 
 
-async def test_proven_is_the_address_that_answered_and_no_other(
+async def test_the_address_that_answered_is_remembered_and_no_other(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     world = World(answering={"b"}, linked={"inbound"})
@@ -73,8 +74,22 @@ async def test_proven_is_the_address_that_answered_and_no_other(
     book.want("named", ["d"], by="peer")
     nursery.start_soon(book.run)
     await trio.sleep(1)
-    assert book.proven() == ("gone/p2p/earlier", "b/p2p/peer")
+    assert book.all_answered() == ("gone/p2p/earlier", "b/p2p/peer")
     assert ("earlier", "gone") in world.dialled
+
+
+async def test_a_peer_that_dialled_us_is_remembered_if_it_answers_at_its_address(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"b"}, linked={"silent", "refusing", "open"})
+    book = world.dialer(checks=True)
+    book.want("silent", ["silent"])
+    book.want("refusing", ["a"])
+    book.want("open", ["b"])
+    nursery.start_soon(book.run)
+    await trio.sleep(30 * dialer.FEELER_SECONDS)
+    assert book.all_answered() == ("b/p2p/open",)
+    assert {peer for peer, _ in world.dialled} == {"silent", "refusing", "open"}
 
 
 async def test_a_silent_address_is_left_after_the_deadline(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
@@ -108,7 +123,7 @@ async def test_a_crowd_that_never_answers_keeps_no_honest_peer_waiting_for_an_ho
     for number in range(address_book.BOOK - 1):
         book.want(f"crowd {number}", [f"silent {number} {each}" for each in range(address_book.ADDRESSES)])
     for entry in book._book:
-        entry.answered = entry.addresses[0] if proven else ""
+        entry.proven = proven
     nursery.start_soon(book.run)
     await trio.sleep(120)
     book.want("honest", ["home"])
