@@ -34,7 +34,7 @@ def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> N
     \b
     sapo-node chat
     sapo-node chat --base                   the same model before any training
-    echo "What is 6 + 7?" | sapo-node chat --temperature 0.1
+    echo "Spell this word backward (example: sun -> nus): moon" | sapo-node chat
     """  # noqa: D301 - click reads the backspace
     manifest = load_manifest(config.swarm)
     config, folder = (config.overridden(options), None) if base else policy_of(config, options)
