@@ -60,6 +60,7 @@ def offered(index, gguf, monkeypatch):
             archive.writestr("tiny_model-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         described = {
             "about": "a tiny model",
+            "base": "somebody/tiny-model",
             "licence": "Apache-2.0",
             "distribution": "tiny-model",
             "version": "1.0",
