@@ -5,6 +5,9 @@
 
 Where the node has `replay = true`, a round has up to (2 * local + external) * G completions.
 
+The swarm has the tasks, the prompts and the rewards, and the node says which tokens are trained on. An option of TRL
+for one of these would have no effect, so it is refused by its name.
+
 Each step trains on the local groups of a round and on verified groups of peers, with the advantages of the node. With
 positive-only, the node's default, the mask leaves out the incorrect completions of peers, and what the filters mask.
 TRL calls `rollout_func` experimental. This module was written for TRL 1.16; it overrides one private method of
@@ -29,25 +32,70 @@ from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.tokenizer import load_tokenizer
 from sapo_protocol import LocalError
 
+_OPTIONS = (
+    "args",
+    "reward_funcs",
+    "reward_processing_classes",
+    "train_dataset",
+    "eval_dataset",
+    "rollout_func",
+    "tools",
+    "environment_factory",
+)
+"""Of GRPOTrainer, for what the swarm or the node decides."""
+_SETTINGS: Mapping[str, Any] = {
+    "reward_weights": None,
+    "scale_rewards": "group",
+    "multi_objective_aggregation": "sum_then_normalize",
+    "mask_truncated_completions": False,
+    "top_entropy_quantile": 1.0,
+    "off_policy_mask_threshold": None,
+    "shuffle_dataset": True,
+    "num_generations_eval": None,
+    "do_eval": False,
+    "eval_on_start": False,
+    "eval_strategy": "no",
+    "max_tool_calling_iterations": None,
+}
+"""The same of GRPOConfig, with TRL's defaults."""
+_TEMPLATE_KEYS = {"enable_thinking"}
+"""What the prompts of a node take of `chat_template_kwargs`."""
+
 
 class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
     """GRPO with the advantages of the node instead of those that TRL computes of each group."""
 
     def __init__(self, model: Any, feed: Feed, settings: GRPOConfig, **options: Any) -> None:
-        """`options` are those of GRPOTrainer. Raises LocalError for settings that no round of a node fits."""
+        """`options` are those of GRPOTrainer. Raises LocalError for an option or a setting that a swarm has no use for,
+        and for settings that no round of a node fits.
+        """
+        _require_of_trainer(settings, options)
         _require_one_step(settings)
         swarm = Swarm(feed)
         groups = settings.generation_batch_size // settings.num_generations
-        options.setdefault("train_dataset", Dataset.from_list([{"prompt": ""}] * groups))  # the node has the prompts
-        options["callbacks"] = [swarm, *options.get("callbacks", ())]
-        super().__init__(model, _reward, settings, rollout_func=swarm.rollout, **options)
+        places = Dataset.from_list([{"prompt": ""}] * groups)  # the node has the prompts
+        options["callbacks"] = [swarm, *(options.get("callbacks") or ())]
+        super().__init__(model, _reward, settings, train_dataset=places, rollout_func=swarm.rollout, **options)
         self.swarm = swarm
         switches = settings.chat_template_kwargs or {}
         self.thinking = bool(switches.get("enable_thinking", switches.get("thinking", False)))
         """As in a node, a model such as Qwen3 thinks only where it is set to."""
 
     def sample(self, asked: Prompts) -> list[list[Completion]]:
-        """Sample G completions of each prompt, with the engine that TRL is set to."""
+        """Sample G completions of each prompt, with the engine that TRL is set to. Raises LocalError for settings that
+        do not fit those of the node.
+        """
+        if self.num_generations != asked.completions:
+            raise LocalError(
+                f"num_generations is {self.num_generations}, and the swarm has {asked.completions} completions of each "
+                f"prompt: set num_generations={asked.completions}"
+            )
+        if self.max_completion_length > asked.max_tokens:
+            raise LocalError(
+                f"max_completion_length is {self.max_completion_length}, and the node takes {asked.max_tokens} tokens: "
+                f"set max_completion_length={asked.max_tokens}, or start the node with "
+                f"--max-tokens {self.max_completion_length}"
+            )
         tokenizer = self.processing_class
         prompts = [prompt_ids(prompt, tokenizer, thinking=self.thinking) for prompt in asked.prompts]
         ids = [prompt for prompt in prompts for _ in range(asked.completions)]
@@ -80,7 +128,7 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
                 max_tokens=trainer.max_completion_length,
                 ends=trainer.eos_token_ids,
                 context=getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None),
-                logprobs=lambda prompt, ids: _logprobs(trainer.model, prompt, ids),
+                logprobs=lambda prompt, ids: _logprobs(trainer, prompt, ids),
                 thinking=trainer.thinking,
             )
         if len(self.rows) > len(prompts):
@@ -177,6 +225,24 @@ def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in weights.items()}
 
 
+def _require_of_trainer(settings: GRPOConfig, options: Mapping[str, Any]) -> None:
+    """Raises LocalError for what TRL is given and the swarm or the node decides."""
+    given = [name for name in _OPTIONS if options.get(name) is not None]
+    given += [name for name, default in _SETTINGS.items() if getattr(settings, name) != default]
+    given += [
+        f"chat_template_kwargs[{name!r}]" for name in settings.chat_template_kwargs or () if name not in _TEMPLATE_KEYS
+    ]
+    if given:
+        raise LocalError(
+            f"leave out {', '.join(given)}: the tasks, prompts and rewards of the swarm apply, and the node computes "
+            "the advantages and says which tokens are trained on"
+        )
+    if settings.max_completion_length is None:
+        raise LocalError("max_completion_length is None: give the --max-tokens of the node")
+    if settings.max_steps <= 0:
+        raise LocalError("a swarm has no dataset, and so no epochs: set max_steps, the rounds to train for")
+
+
 def _require_one_step(settings: GRPOConfig) -> None:
     """Raises LocalError unless one process takes one step for each batch: the node counts steps."""
     if settings.world_size > 1:
@@ -205,9 +271,11 @@ def _sampled(row: Row) -> list[float]:
 
 
 @torch.no_grad()
-def _logprobs(model: Any, prompt: list[int], ids: list[int]) -> list[float]:
-    logits = model(torch.tensor([prompt + ids], device=model.device)).logits[0]
-    found: list[float] = logits[len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(ids)), ids].tolist()
+def _logprobs(trainer: SwarmTrainer, prompt: list[int], ids: list[int]) -> list[float]:
+    """Return the log-probabilities of the tokens under the policy that samples and trains: at the same temperature."""
+    model = trainer.model
+    logits = model(torch.tensor([prompt + ids], device=model.device)).logits[0, len(prompt) - 1 : -1].float()
+    found: list[float] = (logits / trainer.temperature).log_softmax(-1)[range(len(ids)), ids].tolist()
     return found
 
 

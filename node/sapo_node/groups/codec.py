@@ -6,7 +6,7 @@
 - The key of a field is its name. `metadata={"key": ...}` sets another key: a renamed field keeps the key under which
   older versions stored it.
 - A tuple is a list. A mapping is an object, which writes whole numbers as keys in decimal.
-- A `float` may be given as a whole number. No other type is converted: True is not a number.
+- JSON has one type of numbers: 1 may be given as 1.0, and 1.0 as 1. No other type is converted: True is not a number.
 - A number lies in the range that its type names, as `Count` does (`ranges`). `from_json` and `to_object` refuse others.
 - `from_json` refuses a key that the dataclass lacks, so a misspelt field never passes as a default.
 - A TypedDict is an object, too. `from_json` keeps keys that the TypedDict does not name, unread: versions add keys.
@@ -47,8 +47,8 @@ Reader = Callable[[Any], Any]
 _NOTHING: tuple[Any, ...] = (None, "", (), {})
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 _RANGES: Mapping[Any, Range] = {int: INTEGER, float: FLOAT}
-WHOLE_KEY = "0|[1-9][0-9]{0,17}"
-"""The grammar of a whole number as the key of an object."""
+WHOLE_KEY = "0|[1-9][0-9]{0,8}"
+"""The grammar of a whole number as the key of an object, which is below MAX_COUNT."""
 
 
 class MalformedError(LocalError, ValueError):
@@ -272,12 +272,11 @@ def _mapping_reader(kind: Any) -> Reader:
 def _key_reader(kind: Any) -> Callable[[str], Any]:
     if kind is str:
         return lambda key: key
-    bounds = range_of(kind)
 
     def read(key: str) -> int:
-        if re.fullmatch(WHOLE_KEY, key) and bounds.low <= int(key) <= bounds.high:
+        if re.fullmatch(WHOLE_KEY, key):
             return int(key)
-        raise _UnfitError(f"has the key {_short(key)}; give {_in_words(int, bounds)}")
+        raise _UnfitError(f"has the key {_short(key)}; give a whole number of at most 9 digits")
 
     return read
 
@@ -307,11 +306,10 @@ def _inner(kind: Any) -> Any:
 
 def _number_reader(kind: Any) -> Reader:
     inner, bounds = _inner(kind), range_of(kind)
-    types = (int,) if inner is int else (int, float)
     said = f"must be {_in_words(inner, bounds)}"
 
     def read(body: Any) -> Any:
-        if type(body) in types and bounds.low <= body <= bounds.high:
+        if type(body) in (int, float) and bounds.low <= body <= bounds.high and inner(body) == body:
             return inner(body)
         raise _UnfitError(said)
 

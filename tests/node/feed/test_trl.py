@@ -1,11 +1,13 @@
 """TRL's GRPOTrainer, and the loop on the page, are members of a swarm: the seed policy, real steps, and a real feed."""
 
 import importlib
+import math
 import re
 import sys
 import weakref
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import peft
 import pytest
@@ -51,6 +53,7 @@ def settings(tmp_path):
         learning_rate=1e-4,
         save_steps=1,
         save_total_limit=3,
+        max_steps=1,
     )
 
 
@@ -283,6 +286,86 @@ async def test_a_batch_that_trl_has_no_places_for_ends_the_training(swarm_trl, s
 def test_settings_that_take_several_steps_of_one_batch_are_refused(swarm_trl, settings, change, reason):
     with pytest.raises(LocalError, match=reason):
         swarm_trl.SwarmTrainer("seed", None, settings(**change))
+
+
+def read_rewards(completions, **_):
+    return [1.0] * len(completions)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"reward_funcs": read_rewards},
+        {"reward_funcs": []},
+        {"reward_processing_classes": []},
+        {"train_dataset": [{"prompt": "My own question?"}]},
+        {"eval_dataset": [{"prompt": "My own question?"}]},
+        {"rollout_func": print},
+        {"tools": [print]},
+        {"environment_factory": object},
+        {"args": object()},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_an_option_for_what_the_swarm_decides_is_refused_by_its_name(swarm_trl, settings, option):
+    [name] = option
+    with pytest.raises(LocalError, match=f"leave out {name}: the tasks, prompts and rewards of the swarm apply"):
+        swarm_trl.train("seed", None, settings(), **option)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reward_weights": [2.0]},
+        {"scale_rewards": "batch"},
+        {"multi_objective_aggregation": "normalize_then_sum"},
+        {"mask_truncated_completions": True},
+        {"top_entropy_quantile": 0.2},
+        {"off_policy_mask_threshold": 0.5},
+        {"shuffle_dataset": False},
+        {"num_generations_eval": 8},
+        {"do_eval": True},
+        {"eval_on_start": True},
+        {"eval_strategy": "steps"},
+        {"max_tool_calling_iterations": 3},
+        {"chat_template_kwargs": {"documents": []}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_setting_that_a_swarm_has_no_use_for_is_refused_by_its_name(swarm_trl, settings, change):
+    [name] = change
+    with pytest.raises(LocalError, match=f"leave out .*{name}"):
+        swarm_trl.train("seed", None, settings(**change))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"), [({"max_steps": -1}, "set max_steps"), ({"max_completion_length": None}, "--max-tokens")]
+)
+def test_a_setting_that_the_swarm_cannot_do_without_is_asked_for(swarm_trl, settings, change, reason):
+    with pytest.raises(LocalError, match=reason):
+        swarm_trl.train("seed", None, settings(**change))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"num_generations": 4}, "set num_generations=8"),
+        ({"max_completion_length": 81}, "set max_completion_length=80, or start the node with --max-tokens 81"),
+    ],
+)
+def test_settings_that_differ_from_those_of_the_node_are_refused_before_anything_is_sampled(
+    swarm_trl, settings, change, reason
+):
+    trainer = swarm_trl.SwarmTrainer(str(POLICY_DIR), None, settings(**change), processing_class=seed_policy()[1])
+    with pytest.raises(LocalError, match=reason):
+        trainer.sample(Prompts("p", ((Message("user", "What is 2 * 3?"),),), 8, 80, 1024))
+
+
+def test_the_filters_read_probabilities_at_the_temperature_of_the_trainer(swarm_trl):
+    model, _ = seed_policy()
+    found = [swarm_trl._logprobs(SimpleNamespace(model=model, temperature=each), [5, 6], [7, 8]) for each in (1.0, 1e6)]
+    assert found[0] != found[1]
+    assert found[1] == pytest.approx([-math.log(model.config.vocab_size)] * 2, abs=1e-3)
 
 
 async def test_the_loop_on_the_page_trains_on_verified_groups(tmp_path, manifest, monkeypatch):

@@ -59,7 +59,7 @@ def test_a_report_comes_back_as_it_was(groups, loss, skipped):
 
 @given(
     texts=st.lists(st.text(), min_size=1, max_size=4),
-    advantage=st.floats(-1e6, 1e6),
+    advantage=st.floats(-100, 100),
     spans=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=3),
 )
 def test_a_request_comes_back_as_it_was(texts, advantage, spans):
@@ -90,9 +90,9 @@ def test_what_is_nothing_by_default_is_left_out_and_what_says_something_is_writt
     assert to_json(Whole((), (1, ""))) == {"parts": [], "pair": [1, ""], "flag": True}
 
 
-def test_a_whole_number_is_taken_for_a_number_and_comes_back_as_one():
-    value = from_json(Whole, {"parts": [{"number": 2}], "pair": [1, "a"]})
-    assert type(value.parts[0].number) is float
+def test_a_number_may_be_written_with_a_fraction_of_zero_or_without():
+    value = from_json(Whole, {"parts": [{"number": 2}], "pair": [1.0, "a"]})
+    assert (type(value.parts[0].number), type(value.pair[0])) == (float, int)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ class Ranged:
     last: LogProb | None = None
 
 
-NO_COUNTS = (-1, MAX_COUNT + 1, 10**4_000, 1.0, True, "1", None)
+NO_COUNTS = (-1, MAX_COUNT + 1, 10**4_000, 1.5, 1e300, float("nan"), True, "1", None)
 NO_LOGPROBS = (0.5, -1e300, -1e308, 1e308, float("nan"), float("inf"), -float("inf"), -(10**400), True, "0")
 
 
@@ -157,7 +157,7 @@ def test_a_number_out_of_its_range_is_refused_by_reader_and_writer(change):
         ({"rejected": {"first": "equation"}}, "has the key 'first'; give a whole number"),
         ({"rejected": {"-1": "equation"}}, "has the key '-1'"),
         ({"rejected": {"00": "equation"}}, "has the key '00'"),
-        ({"rejected": {"9" * 18: "equation"}}, "from 0 to 2,147,483,648"),
+        ({"rejected": {"1" + "0" * 9: "equation"}}, "at most 9 digits"),
     ],
 )
 def test_a_word_that_is_not_in_the_vocabulary_is_refused(body, said):
