@@ -718,7 +718,9 @@ def test_a_server_that_is_away_is_noticed_once_and_used_again_when_it_is_back(tm
         assert "it samples with vLLM" in node.generate().notice
         away = True
         assert "refuses /v1/completions (503: refused)" in node.generate().notice
-        assert node.generate().notice is None
+        again = node.generate()
+        assert again.notice is None
+        assert "(503" in again.failure
         away = False
         assert "it samples with vLLM" in node.generate().notice
         assert len(server.adapters) == 1
