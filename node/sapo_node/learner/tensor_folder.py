@@ -148,8 +148,8 @@ def _of_another_model(root: Path, theirs: object, ours: str) -> str:
     # The first checkpoints held no name of their model.
     whose = theirs if isinstance(theirs, str) else "another model"
     return (
-        f"the checkpoints in {root} belong to {whose}, and you gave {ours}. Give --model and the options of {whose}, "
-        f"or move the folder away to start over"
+        f"the checkpoints in {root} belong to {whose}, and you gave {ours}. Start with the model and the options of "
+        f"these checkpoints, or move the folder away to start over"
     )
 
 

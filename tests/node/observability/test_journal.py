@@ -453,7 +453,7 @@ def test_a_peer_is_explained_by_what_filters_kept_out_of_all_its_groups(journal,
     journal.chosen(choices(external=[trained(w, kept_out=k) for w, k in zip(drawn, kept_out, strict=True)]))
     told = explain.peer(database, "a", manifest)
     assert "3 groups were trained on" in told.text
-    assert "1 phrase masked" in told.text
+    assert "the n-gram filter masked 1 phrase" in told.text
     assert told.facts["masked_phrases"] == {"hail": 12}
     assert "the equation filter rejected 3 of its 12 correct completions" in told.text
 
