@@ -165,8 +165,9 @@ class Vllm:
             case {
                 "index": int(place),
                 "logprobs": {"tokens": list(tokens), "token_logprobs": list(logprobs)},
-            } as all_of:
-                return place, Reply([_token(token) for token in tokens], logprobs, all_of.get("finish_reason"))
+                **others,
+            }:
+                return place, Reply([_token(token) for token in tokens], logprobs, others.get("finish_reason"))
         raise ServerFailed("a choice of its reply has no index, tokens and token_logprobs")
 
 
