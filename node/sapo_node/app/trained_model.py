@@ -74,7 +74,7 @@ def require_same_policy(database: Database, config: Config, checkpoints: Path) -
         return
     raise LocalError(
         f"the checkpoints in {checkpoints} belong to {model} ({trained_part(*adapters)}); give --model {model} --lora "
-        f"{adapters[0]} --lora-layers {adapters[1]}, or move that folder away to start over with {config.model}"
+        f"{adapters[0]} --lora-layers {adapters[1]}, or move that folder away to start over"
     )
 
 
