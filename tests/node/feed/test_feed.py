@@ -1,6 +1,7 @@
 """A trainer of another program is a node's policy: real rounds, a real server on loopback, and the real client."""
 
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -24,9 +25,10 @@ from sapo_node.feed.access import TRAINER_HEADER, read_access
 from sapo_node.feed.conversion import train_report
 from sapo_node.feed.lease import Lease, LeaseHeld
 from sapo_node.feed.messages import Completed, Refused, Report, Started
+from sapo_node.feed.openapi import description
 from sapo_node.feed.server import FeedServer
 from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.codec import from_json
+from sapo_node.groups.codec import MalformedError, from_json
 from sapo_node.groups.messages import Sampled, TrainGroup, TrainRequest
 from sapo_node.observability.dashboard import parse_place
 from sapo_node.storage.database import Database
@@ -602,7 +604,10 @@ def fits(value, schema, described):  # noqa: PLR0911 - one for each form
         case {"enum": values}:
             return value in values
         case {"type": "object", "additionalProperties": dict() as items}:
-            return isinstance(value, dict) and all(fits(each, items, described) for each in value.values())
+            grammar = schema.get("propertyNames", {"pattern": ""})["pattern"]
+            return isinstance(value, dict) and all(
+                re.search(grammar, name) and fits(each, items, described) for name, each in value.items()
+            )
         case {"type": "object", "properties": known, "required": needed, "additionalProperties": False}:
             return (
                 isinstance(value, dict)
@@ -613,10 +618,47 @@ def fits(value, schema, described):  # noqa: PLR0911 - one for each form
             return least == len(value) == most and all(map(fits, value, parts, [described] * most))
         case {"type": "array", "items": items}:
             return isinstance(value, list) and all(fits(each, items, described) for each in value)
+        case {"type": "integer" | "number" as kind, "minimum": low, "maximum": high}:
+            is_number = type(value) in (int, float) and low <= value <= high
+            return is_number and (kind == "number" or int(value) == value)
         case {"type": kind}:
-            kinds = {"string": str, "integer": int, "number": int | float, "boolean": bool, "null": type(None)}
-            return isinstance(value, kinds[kind]) and (kind == "boolean" or not isinstance(value, bool))
+            kinds = {"string": str, "boolean": bool, "null": type(None)}
+            return isinstance(value, kinds[kind])
     raise AssertionError(schema)
+
+
+ODD_NUMBERS = (0, -1, 1.0, 1.5, 2**31, 2**31 + 1, 2**63, 10**400, 64, 65, 1e308, -3.4e38, float("nan"), True, None, "1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        *((Started, {"step": each}) for each in ODD_NUMBERS),
+        *(
+            (Report, {"id": "", figure: each})
+            for figure in ("saved", "loss", "grad_norm", "entropy", "learning_rate")
+            for each in ODD_NUMBERS
+        ),
+        *((Report, {"id": "", "groups": {"a": {"tokens": each, "untrained": [each]}}}) for each in ODD_NUMBERS),
+        *(
+            (Report, {"id": "", "groups": {"a": {"rejected": {each: "length"}}}})
+            for each in ("0", "7", "00", "-1", "", "a", "1.0", "9" * 9, "9" * 10, "\u0661")
+        ),
+        *(
+            (Completed, {"id": "", "prompt": 0, "completions": [{"text": "", "finish": "stop", "logprobs": [each]}]})
+            for each in (*ODD_NUMBERS, -1e6, -1.1e6)
+        ),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_the_description_and_the_server_refuse_the_same_numbers(kind, body):
+    described = description()
+    try:
+        from_json(kind, body)
+        is_taken = True
+    except MalformedError:
+        is_taken = False
+    assert fits(body, {"$ref": f"#/components/schemas/{kind.__name__}"}, described) == is_taken
 
 
 @pytest.mark.parametrize("reply", [b"<html>", b"[]", b"1" * 6_000, b"[" * 100_000, b'{"prompts": 7}'])
