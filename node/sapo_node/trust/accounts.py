@@ -58,7 +58,7 @@ class Account:
     @property
     def credited(self) -> int:
         """Verified groups that count towards the state healthy, without the share that filters reject."""
-        return int(self.earned * self.acceptance.share)
+        return round(self.earned * self.acceptance.share)
 
     @property
     def named(self) -> bool:

@@ -269,9 +269,9 @@ async def test_a_node_that_starts_again_goes_on_with_what_its_filters_and_its_ra
     assert later["n-gram"][1]["local"][: len(local)] == local
     assert len(later["n-gram"][1]["local"]) == len(local) + 4
     assert all(
-        lengths == later["length"][1]["lengths"][task][: len(lengths)]
-        for task, lengths in known["length"][1]["lengths"].items()
-        if len(later["length"][1]["lengths"][task]) < KEPT
+        lengths == later["length"][1]["characters"][task][: len(lengths)]
+        for task, lengths in known["length"][1]["characters"].items()
+        if len(later["length"][1]["characters"][task]) < KEPT
     )
     weights = [state["ratio"][1]["own"]["weight"] for state in (known, later)]
     assert weights[1] == pytest.approx(FORGETTING * weights[0] + 4)
