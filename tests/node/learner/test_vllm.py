@@ -193,7 +193,9 @@ def test_rounds_are_sampled_by_vllm_while_it_lives(vllm, tmp_path):
         assert "LoRA rank 16 is greater than max_lora_rank" in refused
         assert "vLLM needs --enable-lora, --max-lora-rank 16 or more" in refused
         assert node.play(6, examples=0) is None
-        assert "it takes 128 tokens, and a prompt of" in node.play(7, examples=2, max_tokens=100)
+        short = node.play(7, examples=2, max_tokens=100)
+        assert "it takes 128 tokens, and a prompt of" in short
+        assert "with 100 new ones takes" in short
 
     served = tmp_path / "served-model"
     shutil.copytree(MODEL, served)

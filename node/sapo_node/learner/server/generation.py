@@ -49,6 +49,8 @@ TOLERANCE: Mapping[Dtype, float] = {"float32": 0.005, "bfloat16": 0.045, "auto":
 this node was told to compute in. SmolLM2 on vLLM with the right weights differs by 0.0001 if both compute in float32,
 and by 0.010 to 0.036 if one computes in bfloat16. Another checkpoint of it, each weight changed by 1 %, differs by
 0.053."""
+OLDER_TOLERANCE = 0.1
+"""The same for weights of the step before, which differ by a step of learning."""
 MOST_OLD = 64
 """Weights of earlier processes of this node that it has a server forget. Each takes a request."""
 MOST_BEHIND = 1
@@ -127,7 +129,8 @@ class ServerGeneration:
                 if isinstance(failure, ServerLate) and cost >= LEAST_SECONDS:
                     self._rests_until = time.monotonic() + REST * cost
                     again = f"tries the server again after {REST * cost:.0f} s"
-                notice = self._notice("node", f"{failure}. The node samples by itself, and {again}", failure.status)
+                words = str(failure).rstrip(".")
+                notice = self._notice("node", f"{words}. The node samples by itself, and {again}", failure.status)
         return Generated(tuple(generate(trainer.policy, request, max_completion_bytes)), notice, self._failure)
 
     def begin_anew(self) -> None:
@@ -150,10 +153,11 @@ class ServerGeneration:
             drafts, problem = self._sampled(trainer, prompts, request, max_bytes)
         self._took.append((time.monotonic() - started) / size)
         difference = _mean(differences(trainer.policy, prompts, compared(drafts)))
-        if difference > self._tolerance:
+        tolerance = OLDER_TOLERANCE if problem else self._tolerance
+        if difference > tolerance:
             raise ServerFailed(
                 f"its log-probabilities differ from this node's by {difference:.3f} nats per token, and may by "
-                f"{self._tolerance}: it has other weights, or computes in another way; start it with the model of this "
+                f"{tolerance}: it has other weights, or computes in another way; start it with the model of this "
                 f"node, and both with the same --dtype"
             )
         if problem:
@@ -176,11 +180,12 @@ class ServerGeneration:
     ) -> tuple[list[list[Draft]], str]:
         """Return the completions of each prompt, and why they are of older weights if they are. Raises ServerFailed."""
         engine = self._engine = self._engine or self._found(trainer, prompts, request, max_bytes)
-        self._require_room(engine, max(map(len, prompts), default=0), request.max_tokens)
+        self._require_room(engine, prompts, request.max_tokens)
         loaded, problem = self._with_weights(engine, trainer)
         return _sampled(trainer.policy, engine, loaded.name, prompts, request, max_bytes=max_bytes), problem
 
-    def _require_room(self, engine: Engine, prompt: int, new: int) -> None:
+    def _require_room(self, engine: Engine, prompts: Sequence[Tokens], new: int) -> None:
+        prompt = max(map(len, prompts), default=0)
         if self._context and prompt + new > self._context:
             raise ServerFailed(
                 f"it takes {self._context} tokens, and a prompt of {prompt} tokens with {new} new ones takes "
@@ -215,6 +220,7 @@ class ServerGeneration:
         engine, served = find_engine(self._connection, adapters=trainer.policy.lora > 0)
         require_model(self._model, served)
         self._context = served.context
+        self._require_room(engine, prompts, request.max_tokens)
         old = [name for name in served.names if name.startswith(self._prefix)]
         if len(old) > MOST_OLD:
             raise ServerFailed(f"it lists {len(old)} weights of this node; start it again without them")
@@ -233,7 +239,6 @@ class ServerGeneration:
         """
         policy = trainer.policy
         few = replace(request, max_tokens=min(request.max_tokens, FEW_TOKENS))
-        self._require_room(engine, max(map(len, prompts)), few.max_tokens)
         with noisy(policy):
             loaded = self._load(engine, trainer)
             drafts = _sampled(policy, engine, loaded.name, prompts, few, max_bytes=max_bytes)
