@@ -175,7 +175,7 @@ class Feed:
             for number, group in enumerate(groups):
                 self._post("completions", Completed(prompts.id, number, tuple(group)))
         except FeedError as error:
-            if error.status != httpx.codes.CONFLICT:
+            if error.status != httpx.codes.CONFLICT or self._work().id == prompts.id:
                 raise
             # The node restarted, or the completions came too late: its next round has other prompts.
 

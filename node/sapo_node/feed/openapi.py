@@ -22,7 +22,7 @@ _ERRORS = {
     "400": "This is no request of HTTP/1.1.",
     "401": "The token is missing or wrong.",
     "403": "Another trainer has the lease of the feed.",
-    "409": "The answer is to work that the node no longer has. Ask for work.",
+    "409": "The answer does not fit the work that the node has now. Ask for work.",
     "413": "The body is too long.",
     "422": "The body, the name of the trainer, or a parameter is of another form.",
 }

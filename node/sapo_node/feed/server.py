@@ -11,8 +11,8 @@
 
 The token is in `feed.json` in the state folder, beside the address. Only the owner of the folder can read it. The token
 stays the same when the node restarts. A trainer names itself in the header Sapo-Trainer; the feed serves one (`lease`).
-401 is a wrong token, 403 another trainer, 409 an answer to work that the node no longer has, 422 a body of another
-form. Each comes with one sentence.
+401 is a wrong token, 403 another trainer, 409 an answer that does not fit the work of now, 422 a body of another form.
+Each comes with one sentence.
 
 Bodies are parsed in a thread, one prompt's completions at a time, so that gossip does not wait for them.
 """
@@ -138,9 +138,9 @@ class FeedServer:
         kind, take = self._posts[request.path]
         try:
             take(await trio.to_thread.run_sync(_read, kind, await request.read(self._max_body)))
-        except (MalformedError, WrongAnswer) as error:
+        except MalformedError as error:
             raise RefusedRequest(422, str(error)) from error
-        except StaleAnswer as error:
+        except (StaleAnswer, WrongAnswer) as error:
             raise RefusedRequest(409, str(error)) from error
 
 

@@ -284,13 +284,13 @@ async def test_an_answer_of_another_form_is_refused_in_a_sentence_and_changes_no
         prompts = (await in_thread(trainer.feed._work)).prompts
         for path, body, status, reason in [
             ("completions", {"id": "prompts/old", **shaped()}, 409, "does not wait for this answer"),
-            ("completions", {"id": prompts.id, **shaped(prompt=2)}, 422, "give a number from 0 to 1"),
+            ("completions", {"id": prompts.id, **shaped(prompt=2)}, 409, "give a number from 0 to 1"),
             ("completions", {"id": prompts.id, **shaped(prompt=-1)}, 422, "prompt must be a whole number from 0"),
-            ("completions", {"id": prompts.id, **shaped(count=7)}, 422, "7 completions; give 8"),
+            ("completions", {"id": prompts.id, **shaped(count=7)}, 409, "7 completions; give 8"),
             ("completions", {"id": prompts.id, **shaped(tokens=[1.5])}, 422, "whole number"),
-            ("completions", {"id": prompts.id, **shaped(logprobs=[0])}, 422, "1 logprobs of 0 tokens"),
-            ("completions", {"id": prompts.id, **shaped(tokens=[7], tokenizer="")}, 422, "name their tokenizer"),
-            ("completions", {"id": prompts.id, **shaped(tokens=[7], tokenizer="a" * 65)}, 422, "at most 64 characters"),
+            ("completions", {"id": prompts.id, **shaped(logprobs=[0])}, 409, "1 logprobs of 0 tokens"),
+            ("completions", {"id": prompts.id, **shaped(tokens=[7], tokenizer="")}, 409, "name their tokenizer"),
+            ("completions", {"id": prompts.id, **shaped(tokens=[7], tokenizer="a" * 65)}, 409, "at most 64 characters"),
             *(
                 ("completions", {"id": prompts.id, **shaped(tokens=[7], logprobs=[each])}, 422, "logprobs")
                 for each in (0.1, -1e308, -1e300, 1e308, True, -(10**400))
@@ -299,12 +299,12 @@ async def test_an_answer_of_another_form_is_refused_in_a_sentence_and_changes_no
                 ("completions", {"id": prompts.id, **shaped(tokens=[each])}, 422, "whole number from 0")
                 for each in (-1, 2**31, 10**4_000)
             ),
-            ("completions", {"id": prompts.id, **shaped(tokens=[7] * 81)}, 422, "81 tokens; give at most 80"),
+            ("completions", {"id": prompts.id, **shaped(tokens=[7] * 81)}, 409, "81 tokens; give at most 80"),
             ("completions", {"id": prompts.id, "rewards": []}, 422, "has no 'rewards'"),
             ("completions", [], 422, "must be an object"),
-            ("report", {"id": prompts.id}, 422, "asks for no report"),
+            ("report", {"id": prompts.id}, 409, "asks for no report"),
             ("report", {"id": "batch/1/00"}, 409, "does not wait"),
-            ("refused", {"id": prompts.id, "reason": ""}, 422, "cannot be refused"),
+            ("refused", {"id": prompts.id, "reason": ""}, 409, "cannot be refused"),
             ("started", {"step": 1}, 409, "the node knows the steps from 0 to 0"),
             *(("started", {"step": step}, 422, "step must be a whole number from 0") for step in (-1, 10**30)),
         ]:
@@ -324,6 +324,12 @@ async def test_the_completions_of_a_prompt_may_come_again_and_in_any_order(node,
     assert [[each.text for each in group.completions] for group in batch.groups] == [
         [each.text for each in group] for group in groups
     ]
+
+
+async def test_a_sampler_whose_completions_do_not_fit_is_told(node, trainer):
+    async with node.running():
+        with pytest.raises(FeedError, match="prompt 0 has 7 completions; give 8"):
+            await in_thread(trainer.feed.next_batch, lambda prompts: [each[:7] for each in trainer.sample(prompts)])
 
 
 async def test_a_sampler_that_leaves_a_prompt_out_is_told(node, trainer):
@@ -429,7 +435,7 @@ async def test_a_report_that_does_not_fit_its_batch_is_refused(node, trainer):
         ]:
             with pytest.raises(FeedError, match=reason) as refused:
                 await in_thread(trainer.feed._ask, dict, "POST", "report", {"id": batch.id, **change})
-            assert refused.value.status == 422
+            assert refused.value.status in {409, 422}
         assert last_counted(node.database) == 0
 
 
