@@ -102,13 +102,12 @@ def _start_over(database: Database) -> None:
 
 def of_checkpoints(config: Config, database: Database, given: Mapping[str, Any]) -> Config:
     """Return the configuration for the checkpoints of a node: first the options in `given`, then what the node
-    remembers, then the configuration. A node of version 0.1 remembers nothing.
+    remembers, then the configuration.
 
     Raises LocalError for an invalid value.
     """
-    known = database.row("SELECT 1 FROM sqlite_master WHERE name = 'trained_model'")
     remembered: dict[str, Any] = {}
-    for stored in database.documents("SELECT settings FROM trained_model") if known else ():
+    for stored in database.documents("SELECT settings FROM trained_model"):
         # The database may be that of a backup which somebody else made.
         remembered = checked({name: stored[name] for name in _REMEMBERED if name in stored}, "the node's database")
     return config.overridden(remembered).overridden(given)

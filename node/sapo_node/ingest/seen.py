@@ -12,7 +12,7 @@ from sapo_protocol import Header, Opened
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS seen (
     issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
-    received INTEGER NOT NULL, newcomer INTEGER NOT NULL,  -- version 0.1 counted by it
+    received INTEGER NOT NULL,
     PRIMARY KEY (issuer, epoch, counter)
 );
 CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
@@ -51,7 +51,7 @@ class ReplayWindow:
     def accept(self, opened: Opened, header: Header, *, received: int) -> None:
         """Remember an envelope and which of its bodies have come by now."""
         self._database.execute(
-            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, 0)",
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?)",
             opened.issuer,
             header.epoch,
             header.counter,

@@ -29,8 +29,7 @@ class Snapshot:
     step: int
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
-    """By parameter its average and Adam's state; torch's random state; and the denominator of the loss. Checkpoints of
-    version 0.1 have no averages: then the average begins at the weights. Older ones of 0.2 have no denominator."""
+    """By parameter its average and Adam's state; torch's random state; and the denominator of the loss."""
 
     @classmethod
     def of(cls, trainer: Trainer) -> "Snapshot":
@@ -60,7 +59,7 @@ class Snapshot:
         with torch.no_grad():
             for name, value in trainer.trained.items():
                 value.copy_(self.weights[name])
-                trainer.average[name].copy_(self.optimizer.get(f"{name}/{_AVERAGE}", value))
+                trainer.average[name].copy_(self.optimizer[f"{name}/{_AVERAGE}"])
         trainer.publish()
         torch.set_rng_state(self.optimizer[_RANDOM])
         _restore_adam(trainer, self.optimizer)
@@ -80,15 +79,11 @@ def shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
 
 
 def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
-    """Whether these are a random state, perhaps a denominator, the averages of all parameters or of none, and of each
-    parameter all of Adam's state or none.
+    """Whether these are a random state, a denominator, the averages of all parameters, and of each parameter all of
+    Adam's state or none.
     """
-    possible = {_RANDOM: torch.get_rng_state()}
-    if _DENOMINATOR in optimizer:
-        possible[_DENOMINATOR] = _denominator(trainer)
-    averages = {f"{name}/{_AVERAGE}": value for name, value in trainer.average.items()}
-    if not averages.keys().isdisjoint(optimizer):
-        possible |= averages
+    possible = {_RANDOM: torch.get_rng_state(), _DENOMINATOR: _denominator(trainer)}
+    possible |= {f"{name}/{_AVERAGE}": value for name, value in trainer.average.items()}
     for name, value in trainer.trained.items():
         adam = {f"{name}/step": torch.tensor(0.0), f"{name}/exp_avg": value, f"{name}/exp_avg_sq": value}
         if not adam.keys().isdisjoint(optimizer):
@@ -103,7 +98,7 @@ def _denominator(trainer: Trainer) -> Tensor:
 def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
     held = trainer.optimizer.state
     # The gradients to come are so many times as large as those before, if the operator changed the size of a round.
-    scale = float(tensors.get(_DENOMINATOR, trainer.denominator)) / trainer.denominator
+    scale = float(tensors[_DENOMINATOR]) / trainer.denominator
     for name, value in trainer.trained.items():
         held.pop(value, None)  # its memory is free for the copy
         parts = {key: tensors[f"{name}/{key}"] for key in _ADAM if f"{name}/{key}" in tensors}

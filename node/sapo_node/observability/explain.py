@@ -44,7 +44,6 @@ def envelope(database: Database, envelope_id: str) -> Told:
         raise LocalError(f"give at least {_LEAST_CHARACTERS} hexadecimal characters of an envelope's id")
     journal = Journal(database)
     entries, refusals = journal.of_envelope(envelope_id), journal.refusals(KEPT_REFUSALS, envelope_id=envelope_id)
-    # Asked last: the state of an older version lacks this table until a node has run on it.
     signed = () if entries or refusals else _own(database, envelope_id)
     known = {each.envelope_id for each in entries} | {each.envelope_id for each in refusals}
     known |= {own for own, *_ in signed}

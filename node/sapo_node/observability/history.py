@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, fields
-from functools import reduce
 from typing import Any, TypeVar
 
 from sapo_node.groups.codec import from_json
@@ -116,8 +115,6 @@ class History:
 
     def alone(self) -> list[Evaluation]:
         """The evaluations of the rounds that the node played alone, oldest first."""
-        if not self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'alone'"):
-            return []  # an older version
         return self._stored(Evaluation, "SELECT result FROM alone ORDER BY step")
 
     def count(self, counts: Mapping[str, int]) -> None:
@@ -147,8 +144,6 @@ class History:
 
     def fetchers(self) -> tuple[int, int]:
         """How many peers fetched rollouts of this node, and how many rollouts; at most MAX_FETCHERS peers count."""
-        if not self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'fetched'"):
-            return 0, 0  # an older version
         [(peers, rollouts)] = self._database.rows("SELECT count(*), coalesce(sum(rollouts), 0) FROM fetched")
         return peers, rollouts
 
@@ -165,15 +160,10 @@ class History:
         return self._stored(Round, "SELECT report FROM rounds WHERE step > ? ORDER BY step", step)
 
     def points(self) -> list[Point]:
-        """The learning curve over all rounds. A database of an older version has the rounds alone."""
-        if self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'curve'"):
-            rows = self._database.rows("SELECT * FROM curve ORDER BY first")
-            if rows:
-                with self._database.decoding():
-                    return [_stored_point(row) for row in rows]
-        rounds = self.rounds_after(0)
+        """The learning curve over all rounds."""
+        rows = self._database.rows("SELECT * FROM curve ORDER BY first")
         with self._database.decoding():
-            return reduce(added, map(_point_of, rounds), [])
+            return [_stored_point(row) for row in rows]
 
     def points_between(self, first: int, last: int) -> list[Point]:
         """The part of the curve from one round to another, with a point for each round where MAX_POINTS suffice.
@@ -216,16 +206,14 @@ class History:
 
 
 def _point_of(report: Mapping[str, Any]) -> Point:
-    """One round, from its metrics; rounds of older versions lack `filtered`. Raises MalformedError."""
+    """One round, from its metrics. Raises MalformedError."""
     step, reward = report["step"], report["reward"]
-    return _point(step, step, 1, reward, report["seconds"], reward, reward, report.get("filtered", {}))
+    return _point(step, step, 1, reward, report["seconds"], reward, reward, report["filtered"])
 
 
 def _stored_point(row: tuple[Any, ...]) -> Point:
-    """A row of the curve; points of older versions lack the extremes and what filters masked. Raises MalformedError."""
-    first, last, rounds, reward, seconds, *added_later = row
-    low, high, filtered = added_later or (None, None, "{}")
-    low, high = (reward if extreme is None else extreme for extreme in (low, high))
+    """A row of the curve. Raises MalformedError."""
+    first, last, rounds, reward, seconds, low, high, filtered = row
     return _point(first, last, rounds, reward, json.loads(seconds), low, high, json.loads(filtered))
 
 

@@ -26,7 +26,7 @@ class Metric:
 
 METRICS: Mapping[str, Metric] = {
     "step": Metric("step of the policy after the round", lambda r: r.step),
-    "at": Metric("Unix time of the end of the round, in seconds; rounds of older versions lack it", lambda r: r.at),
+    "at": Metric("Unix time of the end of the round, in seconds", lambda r: r.at),
     "epoch": Metric("epoch of the swarm", lambda r: r.epoch),
     "counter": Metric("number of the round within its epoch", lambda r: r.counter),
     "published": Metric("whether the round was shared", lambda r: r.published),

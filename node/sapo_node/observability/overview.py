@@ -211,8 +211,6 @@ def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
 def _exchange(database: Database, history: History) -> Exchange:
     """Peers may be as many as keys, which cost nothing: of those trained on, only the first are read."""
     fetched = history.fetchers()
-    if not database.row("SELECT 1 FROM pragma_table_info('trained') WHERE name = 'advantage'"):
-        return Exchange(None, [], *fetched)  # an older version
     [(total,)] = database.rows("SELECT coalesce(sum(advantage), 0) FROM trained")
     if not total:
         return Exchange(None, [], *fetched)
@@ -259,7 +257,7 @@ def _peers(database: Database, most: int | None, session: SessionFacts) -> list[
 
 
 def _epoch_starts(session: SessionFacts) -> Callable[[int], float] | None:
-    """The Unix time at which an epoch begins. None for the session of an older version, which does not say it."""
+    """The Unix time at which an epoch begins. None before the first session."""
     if "genesis" not in session:
         return None
     genesis, seconds = session["genesis"], session["epoch_seconds"]

@@ -1,6 +1,6 @@
 """What the database keeps as JSON for people who look at the node: each type is checked when a row is read.
 
-Versions may add keys. A row of an older version lacks them, and a row of a later one has keys that are not named here.
+A row may have keys that are not named here.
 """
 
 from collections.abc import Mapping

@@ -79,9 +79,7 @@ class Archive:
 
 
 def archived(database: Database) -> Iterator[ArchivedGroup]:
-    """The groups, oldest first. A database of an older version has no such table."""
-    if not database.row("SELECT 1 FROM sqlite_master WHERE name = 'archive'"):
-        return
+    """The groups, oldest first."""
     last = 0
     while rows := database.rows(
         "SELECT number, peer, epoch, counter, k, dataset, question, rewards, envelope, body FROM archive "

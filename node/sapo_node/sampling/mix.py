@@ -146,7 +146,7 @@ class _State:
     external: Annotated[int, Range(0, MAX_EXTERNAL)]
     bound: Annotated[float, Range(0, MAX_EXTERNAL)]
     local_seconds: RunningMean = field(default_factory=RunningMean)
-    """Per group; unknown in the state of an older version, as the next one."""
+    """Per group."""
     external_seconds: RunningMean = field(default_factory=RunningMean)
 
 

@@ -34,9 +34,7 @@ JUMP_EPOCHS = 2
 
 def stored_epoch(database: Database) -> int | None:
     """The latest epoch that the node of a database believed; None if it has played no round."""
-    is_there = database.row("SELECT 1 FROM sqlite_master WHERE name = 'clock'")  # version 0.1 has no such table
-    row = database.row("SELECT epoch FROM clock") if is_there else None
-    row = row or database.row("SELECT max(epoch) FROM counters")
+    row = database.row("SELECT epoch FROM clock") or database.row("SELECT max(epoch) FROM counters")
     return row[0] if row else None
 
 

@@ -31,7 +31,6 @@ SCHEMA = f"""
 {clock_guard.SCHEMA}
 CREATE TABLE IF NOT EXISTS counters (epoch INTEGER PRIMARY KEY, next INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS forgotten_counters (before INTEGER NOT NULL);
-DROP TABLE IF EXISTS listening;  -- version 0.1 had the time at which the listening ends
 CREATE TABLE IF NOT EXISTS listening_period (
     seconds REAL NOT NULL, listened REAL NOT NULL, began INTEGER NOT NULL, fingerprint TEXT NOT NULL
 );
@@ -100,20 +99,10 @@ class Counters:
         if row is not None and row[0] == fingerprint and not self._is_behind():
             return
         with database.transaction(durable=True):
-            if row is None:
-                self._adopt()
             if row is None and key_is_new:
                 self._store_listening(0.0, -1, fingerprint)
             else:
                 self._listen(now, fingerprint)
-
-    def _adopt(self) -> None:
-        """Take over what a state of version 0.1 holds: counters of its last epoch, and envelopes with and without their
-        messages. A new state holds nothing.
-        """
-        self._database.execute("INSERT INTO forgotten_counters SELECT epoch FROM counters ORDER BY epoch LIMIT 1")
-        self._database.execute("INSERT OR IGNORE INTO signed SELECT envelope_id, epoch, counter FROM published")
-        self._database.execute("DELETE FROM published WHERE message = x''")
 
     def _listen(self, now: float, fingerprint: str) -> None:
         """Begin to listen, in the epoch of the clock or in a later one that the state knows."""

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,21 +122,9 @@ class Database:
         if is_new:  # before the tables, so that a database whose creation was interrupted is recognised
             run(f"PRAGMA user_version = {SCHEMA_VERSION}")
         else:
-            self._add_columns(schema)
             self._require_types()
         for statements in schema:
             self._connection.executescript(statements)
-
-    def _add_columns(self, schema: tuple[str, ...]) -> None:
-        """Add the columns that tables of an earlier version lack, with their defaults."""
-        with closing(Database(None, schema)) as new:
-            for (table,) in new.rows("SELECT name FROM sqlite_master WHERE type = 'table'"):
-                columns = f"PRAGMA table_info({table})"
-                there = {name for _, name, *_ in self.rows(columns)}
-                for _, name, kind, not_null, default, _ in new.rows(columns):
-                    if there and name not in there:
-                        constraint = f"NOT NULL DEFAULT {default}" if not_null else ""
-                        self.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind} {constraint}")
 
     def check(self) -> None:
         """Read the whole database. Raises StateError if any part is damaged."""
@@ -179,11 +167,6 @@ class Database:
             raise self._state_error(error) from error
 
     def _state_error(self, error: Exception) -> StateError:
-        if "no such table" in str(error):
-            return StateError(
-                f"state database {self._where} is from an older version ({error}): start the node once with this "
-                f"version, which adds the missing tables"
-            )
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _MACHINE:  # the low byte is the primary result code
             return StateError(f"state database {self._where}: {error}; free disk space or check its permissions")
         return self._damaged(error)

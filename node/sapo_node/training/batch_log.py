@@ -202,18 +202,10 @@ class BatchLog:
                 )
 
     def _uncount(self, restored: int) -> None:
-        """Subtract what the steps after a restored one counted: their replay counts them anew.
-
-        A batch that version 0.1 counted has no row in `counted`. It stays counted, and its replay counts nothing.
-        """
-        [(old,)] = self._database.rows(
-            "SELECT coalesce(max(step), 0) FROM batches "
-            "WHERE step <= (SELECT max(step) FROM trained) AND step NOT IN (SELECT step FROM counted)"
-        )
+        """Subtract what the steps after a restored one counted: their replay counts them anew."""
         for counts in self._database.documents("SELECT peers FROM counted WHERE step > ?", restored):
             with self._database.decoding():
-                # 0.1 counted no advantage
-                trained = [(*(*each, 0.0)[:3], peer) for peer, each in counts.items()]
+                trained = [(*each, peer) for peer, each in counts.items()]
             for each in trained:
                 self._database.execute(
                     "UPDATE trained SET groups = groups - ?, tokens = tokens - ?, advantage = max(0, advantage - ?) "
@@ -221,7 +213,7 @@ class BatchLog:
                     *each,
                 )
         self._database.execute("DELETE FROM counted WHERE step > ?", restored)
-        self._database.execute("UPDATE trained SET step = min(step, ?)", max(restored, old))
+        self._database.execute("UPDATE trained SET step = min(step, ?)", restored)
 
 
 def trained_per_peer(database: Database) -> dict[str, tuple[int, int]]:
@@ -258,16 +250,11 @@ def stored_batch(database: Database, step: int) -> StoredBatch | None:
 def _batch(request_json: str, peers_json: str, failures: int) -> StoredBatch:
     """Raises an error of `Database.decoding`."""
     body, peers = json.loads(request_json), json.loads(peers_json)
-    if "correction" in body:  # as version 0.1 stored the objective
-        body["objective"] = "on-policy" if body.pop("correction") == "paper" else "positive-only"
     try:
         request = from_json(TrainRequest, body)
     except RequestError as error:
         raise ValueError(error) from error
-    names = [group.id for group in request.groups]
-    if isinstance(peers, list):  # as versions stored them whose groups had no ids
-        peers = dict(zip(names, peers, strict=True))
-    return StoredBatch(request, {name: str(peers[name]) for name in names}, failures)
+    return StoredBatch(request, {group.id: str(peers[group.id]) for group in request.groups}, failures)
 
 
 def from_local(group: LocalGroup, k: int, examples: Examples = NO_EXAMPLES, source: Source = "local") -> TrainGroup:

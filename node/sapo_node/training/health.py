@@ -114,7 +114,7 @@ class _State:
     calm: Count = 0
     """Evaluations since the last alarm, or since a halving was taken back."""
     asked: str = ""
-    """How the model was asked for all these figures; empty in a state of an older version."""
+    """How the model was asked for all these figures;"""
 
 
 class Health:
@@ -247,9 +247,7 @@ class Health:
 
 
 def health_alarms(database: Database) -> list[HealthAlarm]:
-    """The alarms, newest first. A database of an older version has no such table."""
-    if not database.row("SELECT 1 FROM sqlite_master WHERE name = 'health_alarms'"):
-        return []
+    """The alarms, newest first."""
     rows = database.rows("SELECT number, kind, step, text, at FROM health_alarms ORDER BY number DESC")
     return [HealthAlarm(*row) for row in rows]
 

@@ -146,9 +146,7 @@ class TakeBacks:
 
 
 def taken_back(database: Database, *, last: int = MAX_ROWS) -> list[TakenBack]:
-    """What was taken back, newest first. A database of an older version has no such table."""
-    if not database.row("SELECT 1 FROM sqlite_master WHERE name = 'taken_back'"):
-        return []
+    """What was taken back, newest first."""
     return _read(database, "ORDER BY number DESC LIMIT ?", last)
 
 

@@ -40,11 +40,6 @@ class PeerState(StrEnum):
     PROBATION = "probation"
     BANNED = "banned"
 
-    @classmethod
-    def _missing_(cls, value: object) -> "PeerState | None":
-        """Ledgers of version 0.1 say `newcomer` of an untrusted peer."""
-        return cls.UNTRUSTED if value == "newcomer" else None
-
 
 class Tier(StrEnum):
     """How a node came to know a peer. Queues, verification and filters treat the peers of one tier alike, however many

@@ -36,7 +36,7 @@ class Decision:
     source: str
     """COMMAND, CONFIG or the signer of a list; EVIDENCE for a trust that evidence of equivocation overrules."""
     since: float = 0.0
-    """Unix time in seconds; 0 where a database of version 0.1 does not say."""
+    """Unix time in seconds."""
     why: str = ""
     """The operator's own words; may be empty."""
 
@@ -94,7 +94,7 @@ def pardon(database: Database, peer: str) -> None:
 
 def pardons(database: Database) -> list[str]:
     """The peers whose ban the ledger is to end."""
-    return [peer for (peer,) in database.rows("SELECT peer FROM pardons")] if _is_new(database) else []
+    return [peer for (peer,) in database.rows("SELECT peer FROM pardons")]
 
 
 def _holding(made: Iterable[Decision]) -> dict[str, Decision]:
@@ -112,14 +112,6 @@ def _rank(decision: Decision) -> tuple[bool, bool, bool, str]:
 
 
 def _rows(database: Database, condition: str = "", *values: str) -> list[Decision]:
-    if _is_new(database):
-        rows = database.rows(f"SELECT peer, standing, source, since, why FROM decisions {condition}", *values)  # noqa: S608 - ours
-    else:
-        rows = database.rows(f"SELECT peer, standing, ?, 0.0, '' FROM named {condition}", CONFIG, *values)  # noqa: S608 - ours
+    rows = database.rows(f"SELECT peer, standing, source, since, why FROM decisions {condition}", *values)  # noqa: S608 - ours
     with database.decoding():
         return [Decision(peer, PeerState(state), *rest) for peer, state, *rest in rows]
-
-
-def _is_new(database: Database) -> bool:
-    """Whether the database is of a node that has started since version 0.1, which stored the configuration alone."""
-    return database.row("SELECT 1 FROM sqlite_master WHERE name = 'decisions'") is not None

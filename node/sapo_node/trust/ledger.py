@@ -58,7 +58,6 @@ class Ledger:
         row = database.row("SELECT epoch FROM settled")
         heard = (max(account.earned_epoch, account.since) for account in self.accounts())
         self._settled: int = row[0] if row else max(heard, default=epoch)
-        self._settle_words_of_version_0_1()
         named = [(peer, PeerState.HEALTHY) for peer in trusted] + [(peer, PeerState.BANNED) for peer in banned]
         replace_all(database, CONFIG, [Decision(peer, state, CONFIG, self._now()) for peer, state in named])
         self.refresh()
@@ -83,14 +82,6 @@ class Ledger:
             if self._decisions[peer].source == EVIDENCE:
                 logger.error("%s is trusted, and stays banned: it signed two contents for one round", peer)
         return sorted({*self.banned_by_operator()} - banned)
-
-    def _settle_words_of_version_0_1(self) -> None:
-        """Version 0.1 wrote an operator's ban into the account, where no offence explains it."""
-        with self._database.transaction():
-            for account in tuple(self._accounts.values()):
-                unexplained = account.state is PeerState.BANNED and account.trust >= constants.PROBATION_TRUST
-                if unexplained and not self.offences(account.peer) and not self.banned_by_evidence(account.peer):
-                    self._write(replace(account, state=PeerState.UNTRUSTED))
 
     def of(self, peer: str) -> Account:
         """The account of a peer, that of an untrusted peer if the node never heard of it."""

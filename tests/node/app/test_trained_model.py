@@ -58,12 +58,6 @@ def test_an_option_comes_before_what_is_remembered_and_that_before_the_file(data
     assert (found.model, found.lora, found.key) == ("seed", 4, "mine")
 
 
-def test_a_node_of_version_0_1_remembers_nothing():
-    empty = Database(None, ())
-    assert of_checkpoints(Config(lora=2), empty, {}) == Config(lora=2)
-    empty.close()
-
-
 @pytest.mark.parametrize(("name", "value"), [("lora", "8"), ("lora", 5_000), ("model", 1), ("dtype", "float16")])
 def test_a_value_that_no_node_stores_is_one_error(database, name, value):
     database.execute("INSERT INTO trained_model VALUES (1, ?)", json.dumps({name: value}))

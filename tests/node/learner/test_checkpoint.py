@@ -1,6 +1,5 @@
 """Checkpoints: bit-exact resume, fallback, and what a failed write leaves behind."""
 
-import hashlib
 import json
 import resource
 import shutil
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
@@ -336,22 +334,6 @@ def test_when_all_are_removed_a_corrupt_one_that_was_set_aside_stops_no_start(tw
     trainer = new_trainer()
     assert checkpoint.restore(trainer, root) is None
     assert trainer.step == 0
-
-
-def test_a_checkpoint_without_averages_goes_on_with_an_average_that_begins_at_its_weights(two):
-    """Version 0.1 wrote such checkpoints."""
-    root, _ = two
-    folder = root / "step-00000002"
-    file = folder / "optimizer.safetensors"
-    save_file({name: value for name, value in load_file(file).items() if not name.endswith("/average")}, file)
-    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
-    meta = json.loads((folder / "meta.json").read_text()) | {"sha256": digests}
-    (folder / "meta.json").write_text(json.dumps(meta))
-    trainer = new_trainer()
-    assert checkpoint.restore(trainer, root) is None
-    assert trainer.step == 2
-    assert equal(trainer.average.values(), weights(trainer))
-    train(trainer, [3])
 
 
 def test_the_newest_best_weights_are_found_beside_the_checkpoints(two):

@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sapo_node.app.state import SCHEMA
 from sapo_node.cli.progress import evaluation_lines
 from sapo_node.cli.tables import Screen, countdown, waits_lines
 from sapo_node.groups.messages import GroupReport, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.observability.history import MAX_FETCHERS, History
 from sapo_node.observability.overview import Exchange, overview
-from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL, BatchLog, StoredBatch
 
 PEERS = [f"12D3KooW{name}" for name in ("first", "second", "third", "fourth")]
@@ -91,13 +89,6 @@ def test_a_replayed_step_counts_once_and_a_step_taken_back_not_at_all(database):
     assert overview(database).exchange.from_others == 0.0
 
 
-def test_a_state_of_version_0_1_says_nothing_until_something_is_trained_on():
-    old = Database(None, SCHEMA)
-    old.execute("ALTER TABLE trained DROP COLUMN advantage")
-    old.execute("DROP TABLE fetched")
-    assert overview(old).exchange == Exchange(None, [], 0, 0)
-
-
 def test_those_who_fetched_are_counted_once_each_over_restarts(database):
     for at in (1.0, 2.0):
         History(database).fetched({"a": 2, "b": 1}, at=at)
@@ -170,11 +161,6 @@ def test_rounds_alone_that_begin_anew_replace_those_before(database):
     evaluated(database, with_peers={}, alone={0: 0.1, 50: 0.3})
     History(database).keep_alone([evaluation(0, 0.2)])
     assert overview(database).alone == [evaluation(0, 0.2)]
-
-
-def test_a_state_of_an_older_version_has_no_rounds_alone(database):
-    database.execute("DROP TABLE alone")
-    assert overview(database).alone == []
 
 
 def test_status_shows_both_after_the_same_round(database):

@@ -106,18 +106,6 @@ def test_a_curve_covers_the_rounds_that_are_kept_no_more(database):
     assert points[0].seconds == REPORT.seconds
 
 
-def test_the_curve_of_an_older_database_goes_on_from_its_rounds(database):
-    history = History(database)
-    for step in range(1, 6):
-        history.record(replace(REPORT, step=step, reward=step / 10))
-    database.execute("DROP TABLE curve")
-    assert history.curve(60).means == [0.1, 0.2, 0.3, 0.4, 0.5]
-    database._create(SCHEMA, is_new=False)
-    history.record(replace(REPORT, step=6, reward=0.6))
-    database.execute("DELETE FROM rounds")
-    assert history.curve(60).means == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
-
-
 def test_held_out_looks_are_thinned_and_the_first_and_the_last_stay(database):
     history = History(database)
     for step in range(MAX_EVALUATIONS * 2):

@@ -1,8 +1,6 @@
 """Own counters: none is used twice, whatever is killed, copied or restored."""
 
 import shutil
-import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +8,6 @@ from sapo_node.app.state import SCHEMA, StateFolder, locked
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere, Slot
 from sapo_node.storage.database import Database
 from sapo_node.storage.location import StateLocation
-from sapo_protocol import LocalError
 
 
 @pytest.fixture
@@ -163,27 +160,3 @@ def test_what_a_lost_state_signed_before_this_one_began_to_listen_is_no_alarm(da
     counters.recognise(b"unknown", 1)
     with pytest.raises(KeyInUseElsewhere):
         counters.recognise(b"unknown", 2)
-
-
-@pytest.fixture
-def old(tmp_path, manifest, rng):
-    """The counters of a state of version 0.1, which kept those of its last epoch only."""
-    with sqlite3.connect(tmp_path / "node.sqlite") as written:
-        written.executescript((Path(__file__).parent / "state-2.sql").read_text())
-        written.execute("INSERT INTO counters VALUES (150, 2)")
-        written.execute("INSERT INTO listening VALUES (0.0, '')")
-        written.execute("INSERT INTO published VALUES (x'01', 148, 0, x''), (x'02', 150, 1, x'aa')")
-    return Counters(Database(tmp_path / "node.sqlite", SCHEMA), manifest, now=90_000, key_is_new=False, rng=rng)
-
-
-def test_a_state_of_version_0_1_goes_on_after_it_has_listened(old):
-    assert old.listening_seconds(90_000, 0) >= 600
-    assert old.reserve(90_000) == Slot(150, 2)
-    assert old.recent() == [b"\xaa"]
-    old.recognise(b"\x01", 148)
-
-
-def test_a_state_of_version_0_1_that_a_wrong_clock_put_ahead_is_not_repaired(old):
-    """Nobody knows which counters it used before its last epoch."""
-    with pytest.raises(LocalError, match="start with a new key"):
-        old.return_to_clock(1_000)

@@ -315,15 +315,6 @@ async def test_whoever_listens_hears_which_groups_were_taken_back(database, poli
     assert groups == {(2, external_id(group_of("poisoner", counter))) for counter in (4, 5)}
 
 
-async def test_a_batch_that_version_0_1_counted_is_not_counted_again(trainer, policy, database):
-    await play(trainer, range(1, 3))
-    database.execute("DELETE FROM counted")  # which version 0.1 did not have
-    await play(trainer, range(3, 6))
-    await trainer.take_back(is_poison, "why")
-    # The two groups of the poisoner in step 2 cannot be told apart from its other ones, and stay counted.
-    assert counts_of(database) == {LOCAL: (5, 50), "honest": (5, 50), "poisoner": (2, 20)}
-
-
 async def test_the_operator_is_told_in_one_line(trainer, caplog):
     await play(trainer, range(1, 6))
     taken = await trainer.take_back(is_poison, "completions said", "hail\nthe swarm")

@@ -156,17 +156,3 @@ def test_a_ban_for_equivocation_has_no_end(database):
     Ledger(database, epoch=7).ban(EQUIVOCATION)
     cause = cause_of(database, account_of(database, PEER), lambda epoch: 100.0 * epoch)
     assert (cause.source, cause.since, cause.until) == (EVIDENCE, 700.0, None)
-
-
-def test_a_database_of_version_0_1_tells_whom_the_configuration_named():
-    old = Database(
-        None,
-        (
-            SCHEMA[0],
-            "CREATE TABLE named (peer TEXT, standing TEXT);",
-            "CREATE TABLE ledger (peer TEXT, standing TEXT);",
-            "CREATE TABLE evidence (peer TEXT);",
-        ),
-    )
-    old.execute("INSERT INTO named VALUES (?, 'healthy')", PEER)
-    assert account_of(old, PEER).decision == Decision(PEER, PeerState.HEALTHY, CONFIG)

@@ -54,7 +54,7 @@ CURVES: Mapping[str, Curve] = {
     "swarm/rate_scale": Curve("factor that alarms left on the learning rate", lambda r: r.get("rate_scale")),
     "swarm/published": Curve("1 if the round was shared, else 0", lambda r: r.get("published")),
 }
-"""Curves with one point per round. A database of an older version lacks some metrics."""
+"""Curves with one point per round."""
 REWARD_STD = "reward_std"
 """Standard deviation of the rewards of all local completions, with Bessel's correction as in TRL."""
 EVALUATION: Mapping[str, str] = {
