@@ -18,7 +18,8 @@ from sapo_node.groups.ranges import MAX_TIME
 from sapo_node.storage.schema import MAX_DEFINITIONS, is_plain
 from sapo_protocol import LocalError, RemoteError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+"""Of the tables. A state with other tables is refused."""
 MAX_VALUE_BYTES = 2**26
 """Bytes of one value, at most. JSON takes up to 22 times its size when it is read, and SQLite would take 1 GB of it."""
 

@@ -13,7 +13,6 @@ from sapo_node.app.config import Config
 from sapo_node.app.events import Noticed, PageServed, Phased, Played, Refreshed, Started, Stopped
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
-from sapo_node.app.state import SCHEMA
 from sapo_node.cli.live_view import LiveView, _Screen, print_json_line
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.types import TaskAnswers

@@ -1,6 +1,5 @@
 """The tier of each peer and the strangers' share, as a node shows them."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -71,14 +70,7 @@ def test_the_strangers_share_is_that_of_the_last_round(database):
     assert f"Strangers {SHARE}" in " ".join(text_of(tier_line(view)).split())
 
 
-OF_OLDER_VERSION = {"step": 1, "epoch": 3, "counter": 0, "reward": 0.5, "local": 4, "informative": 2, "external": 1}
-
-
-@pytest.mark.parametrize("rounds", [[], [{**OF_OLDER_VERSION, "seconds": {"train": 1.0}}]])
-def test_a_node_without_rounds_and_rounds_of_an_older_version_have_no_share(database, rounds):
-    for each in rounds:
-        database.execute("INSERT INTO rounds VALUES (?, ?, ?)", each["step"], each["reward"], json.dumps(each))
-    database.execute("INSERT INTO curve (first, last, rounds, reward, seconds) VALUES (1, 1, 1, 0.5, '{}')")
+def test_a_node_without_rounds_has_no_share(database):
     view = overview(database)
     assert view.strangers_share is None
     assert "external groups" not in text_of(tier_line(view))

@@ -32,7 +32,7 @@ from swarm_parts import Oracle
 
 ROWS = {
     "batches": (1, '{"step": 1, "groups": [], "objective": "positive-only"}', "{}", 0),
-    "counted": (1, '{"": [1, 2]}'),
+    "counted": (1, '{"": [1, 2, 0.5]}'),
     "taken_back": (1, 1, 1, "", "", 1, 1, 0.0, None, "", '[[1, "local/0"]]'),
     "pool": ("a", 1, 1, 1, "d", "2*3?", '[["6", "stop"]]', "[true]"),
     "archive": (1, "a", 1, 1, 1, "d", "2*3?", "[true]", b"", b"", 0.0),

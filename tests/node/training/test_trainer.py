@@ -225,26 +225,6 @@ async def test_steps_whose_batches_are_gone_are_left_empty_and_the_node_goes_on(
     assert [len(groups) for _, groups in policy.trained[3:]] == [0, 0, 1]
 
 
-OLD_REQUEST = (
-    '{"step": 1, "groups": ['
-    '{"source": "local", "question": "What?", "weight": 1.0, "advantages": [0.7, -0.7], "completions": '
-    '[{"text": "answer 0", "finish": "stop", "tokens": [0]}, {"text": "answer 1", "finish": "stop", "tokens": [1]}]}, '
-    '{"source": "external", "question": "What else?", "weight": 0.5, "advantages": [0.7, -0.7], "completions": '
-    '[{"text": "theirs 0", "finish": "stop", "silent": [[0, 6]]}, {"text": "theirs 1", "finish": "length"}]}], '
-    '"correction": "positive"}'
-)
-"""What the version before groups had ids stored of a batch: a state of it must be replayed as it stands."""
-
-
-async def test_a_batch_that_an_older_version_stored_is_replayed(trainer, policy, database):
-    database.execute("INSERT INTO batches VALUES (1, ?, ?, 0)", OLD_REQUEST, '["", "peer"]')
-    assert await trainer.recover() == 1
-    ((step, (local, other)),) = policy.trained
-    assert (step, local.prompt, local.completions[1].tokens) == (1, "What?", (1,))
-    assert (other.weight, other.completions[0].silent) == (0.5, ((0, 6),))
-    assert trained_per_peer(database) == {LOCAL: (1, 10), "peer": (1, 10)}
-
-
 async def test_each_group_of_a_batch_is_reported_by_its_id(trainer):
     report = await trainer.train([LOCAL_GROUP, LOCAL_GROUP], [weighted(7)])
     assert {name: group.tokens for name, group in report.groups.items()} == {

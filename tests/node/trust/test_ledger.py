@@ -259,12 +259,6 @@ def test_standings_are_counted_with_the_operators_word(database):
     assert states(database) == {"banned": 1, "healthy": 1}
 
 
-def test_an_operators_ban_that_an_older_version_stored_ends_with_the_line(database):
-    met(database, [Fact.VERIFIED_GROUP])
-    database.execute("UPDATE ledger SET standing = 'banned'")
-    assert Ledger(database).state(PEER) is PeerState.UNTRUSTED
-
-
 def test_whom_the_operator_bans_is_not_forgotten_among_many_who_were_banned_later(database, monkeypatch):
     monkeypatch.setattr("sapo_node.trust.ledger.MAX_STRANGERS", 3)
     met(database, [Fact.INVALID_MESSAGE])
