@@ -19,8 +19,6 @@ OPENERS = {
     "sapo_node/cli/commands/completing.py": "the file that the operator's shell reads when it starts",
     "sapo_node/cli/demo.py": "the log that it writes",
     "sapo_node/cli/terminal.py": "/dev/null",
-    "sapo_node/conformance/cases.py": "vectors of the package",
-    "sapo_node/conformance/driver.py": "stderr of the implementation under test",
     "sapo_node/learner/confine.py": "/dev/null",
     "sapo_node/learner/device.py": "/proc and /sys",
     "sapo_node/learner/fetch.py": "a member of a wheel whose hash is pinned",

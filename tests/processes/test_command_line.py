@@ -37,7 +37,6 @@ COMMANDS = [
     "alone",
     "config",
     "verify",
-    "conformance",
     "why",
     "trust",
     "untrust",

@@ -105,7 +105,6 @@ def test_a_node_that_cannot_learn_says_so_and_relays(environment, tmp_path):
     done = run([programs / "sapo-node", "start", *at], check=False)
     assert done.returncode != 0
     assert "[train]'; or start with --no-train" in done.stderr
-    assert run([programs / "sapo-node", "conformance", "--json"]).returncode == 0
     assert "the node can relay and contribute, but not train" in run([programs / "sapo-node", "doctor", *at]).stdout
 
 

@@ -8,11 +8,11 @@ import logging
 import os
 from collections import Counter
 
+from conformance.python.cli import answer
+from conformance.run import Answer, Implementation, load_cases
+
 from javascript import javascript
 from mutations import JUDGED, Mutations
-from sapo_node.conformance.cases import load_cases
-from sapo_node.conformance.driver import Answer, Implementation
-from sapo_node.conformance.reader import answer
 
 COUNT = int(os.environ.get("MUTATIONS", "400"))
 WITH_OUTPUT = {case.kind for case in load_cases() if case.output}

@@ -1,11 +1,9 @@
 """The reader in JavaScript, written from the text of the standard alone, agrees with every vector."""
 
 import pytest
+from conformance.run import Answer, Implementation, Outcome, load_cases, run_cases, section
 
 from javascript import FOLDER, javascript
-from sapo_node.conformance.cases import load_cases, section
-from sapo_node.conformance.driver import Answer, Implementation
-from sapo_node.conformance.report import Outcome, run_cases
 
 CHAPTERS = sorted({section(case.rule) for case in load_cases()})
 

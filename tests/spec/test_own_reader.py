@@ -4,11 +4,8 @@ import json
 from collections import defaultdict
 
 import pytest
-
-from sapo_node.conformance.cases import load_cases
-from sapo_node.conformance.driver import Answer
-from sapo_node.conformance.reader import answer
-from sapo_node.conformance.report import Outcome, Result
+from conformance.python.cli import answer
+from conformance.run import Answer, Outcome, Result, load_cases
 
 CASES = defaultdict(list)
 for each in load_cases():

@@ -6,7 +6,7 @@ Only what a vector judges is changed; the contract (spec/conformance/README.md) 
 import random
 from collections.abc import Callable, Sequence
 
-from sapo_node.conformance.cases import Case, load_cases
+from conformance.run import Case, load_cases
 
 JUDGED = {
     "encoding": ("bytes",),

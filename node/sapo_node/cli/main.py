@@ -45,7 +45,6 @@ _SECTIONS = {
         "rollouts": "rollouts",
         "verify": "wire",
         "manifest": "wire",
-        "conformance": "wire",
     },
 }
 

@@ -1,25 +1,46 @@
 """Answers conformance requests with the functions that the node itself runs.
 
+    python spec/conformance/run.py -- python spec/conformance/python/cli.py
+
 For each kind of request it calls these functions in the order of the steps in the spec, and returns their verdict. It
-decides nothing itself.
+decides nothing itself. The validator has an empty database, a fixed time, and takes every peer for a friend.
 """
 
 import json
 import logging
+import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from sapo_node.conformance.validating import LAYERS, Refused, refusal_of, validator_at
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_node.app.state import SCHEMA
+from sapo_node.ingest.ignored import Ignored
+from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.store import MessageStore
+from sapo_node.ingest.validator import Ingest
+from sapo_node.net.interface import Verdict
+from sapo_node.processes.clock import Clock
+from sapo_node.storage.context import SwarmContext
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
+from sapo_node.trust.constants import Tier
+from sapo_node.trust.equivocation import EquivocationHandler
+from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import Scored
 from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
-from sapo_node.verification.verifier import compare, request_for
+from sapo_node.verification.verifier import Unusable, compare, request_for
 from sapo_protocol import (
     Body,
     GetRequest,
     InventoryItem,
     ListRequest,
+    LocalError,
     Manifest,
     PeersRequest,
     RemoteError,
@@ -39,6 +60,7 @@ from sapo_protocol import (
     open_envelope,
     open_message,
     parse_envelope,
+    peer_id,
     prove_equivocation,
     require_shard,
     rollouts_topic,
@@ -46,6 +68,79 @@ from sapo_protocol import (
     verify_signature,
 )
 from sapo_protocol.cbor import decode
+
+_OWN_KEY = Identity(Ed25519PrivateKey.generate())
+"""The key of the node that validates. It signs nothing, and no vector uses it."""
+_SENDER = peer_id(bytes(32))
+"""The peer that sends every message."""
+
+LAYERS: Mapping[str, str] = MappingProxyType(
+    {
+        Ignored.DUPLICATE: "replay",
+        Ignored.OUTSIDE_WINDOW: "window",
+        Ignored.EQUIVOCATION: "equivocation",
+        Unusable.OTHER_TASK: "digest",
+        Unusable.FALSE_CLAIM: "claims",
+    }
+)
+"""Maps the node's reasons to the layers of the spec. Any other reason is local policy and keeps its own text."""
+
+
+class Refused(Exception):
+    """A layer refused, but raised no RemoteError."""
+
+    def __init__(self, layer: str) -> None:
+        super().__init__(layer)
+        self.layer = layer
+
+
+@dataclass(frozen=True)
+class _FixedClock(Clock):
+    time: float
+
+    def now(self) -> float:
+        return self.time
+
+    def steady(self) -> float:
+        return self.time
+
+
+class _OpenLedger(Ledger):
+    """Tiers are local policy, which no vector tests: here every peer is a friend."""
+
+    def tier(self, peer: str) -> Tier:
+        del peer
+        return Tier.FRIEND
+
+
+def validator_at(manifest: Manifest, now: float = 0.0) -> Ingest:
+    """Return the node's validator with an empty database, at a fixed time in Unix seconds."""
+    database, rng = Database(None, SCHEMA), random.Random(0)  # noqa: S311
+    ledger = _OpenLedger(database)
+    return Ingest(
+        SwarmContext(manifest, _FixedClock(now), _OWN_KEY, rng),
+        database=database,
+        counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
+        ledger=ledger,
+        equivocation_handler=EquivocationHandler(ledger),
+        pending_queue=PendingQueue(database, manifest, rng=rng),
+        message_store=MessageStore(manifest),
+        on_fatal=_stop,
+    )
+
+
+def _stop(error: LocalError) -> None:
+    raise error
+
+
+def refusal_of(validator: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
+    """Return the layer that refuses a message, or None if the validator accepts it."""
+    before = validator.refused.copy()
+    if trio.run(handle, _SENDER, data) in (Verdict.ACCEPT, Verdict.KEEP):
+        return None
+    (reason,) = validator.refused - before
+    return LAYERS.get(reason, reason)
+
 
 Input: TypeAlias = Mapping[str, Any]
 Output: TypeAlias = Mapping[str, Any] | None
@@ -56,7 +151,7 @@ def main() -> None:
     # The node warns its operator of each equivocator. The equivocators in the vectors are only examples.
     logging.disable()
     for line in sys.stdin.buffer:
-        print(json.dumps(answer(json.loads(line))), flush=True)  # noqa: T201 - standard output is the contract
+        print(json.dumps(answer(json.loads(line))), flush=True)
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,3 +374,7 @@ _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
         "rollout": _rollout,
     }
 )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Check messages, manifests and implementations of the wire: `verify`, `manifest`, `conformance`."""
+"""Check messages and manifests: `verify`, `manifest`."""
 
 import sys
 from dataclasses import asdict
@@ -7,17 +7,12 @@ from pathlib import Path
 
 import click
 import trio
-from rich.progress import Progress
 
 from sapo_node.cli import inspection
-from sapo_node.cli.commands.options import as_json, stderr, tell, write_file
+from sapo_node.cli.commands.options import as_json, write_file
 from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import Terminal, say, say_json
-from sapo_node.conformance.cases import load_cases
-from sapo_node.conformance.driver import Implementation
-from sapo_node.conformance.report import Report, run_cases
-from sapo_node.conformance.report import render as render_conformance
-from sapo_protocol import LocalError, Manifest, evidence_topic, limits, load_manifest, render_manifest, rollouts_topics
+from sapo_protocol import Manifest, evidence_topic, limits, load_manifest, render_manifest, rollouts_topics
 from sapo_protocol.files import read_bounded
 
 
@@ -80,44 +75,3 @@ def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
     for topic in (*rollouts_topics(loaded), evidence_topic(loaded)):
         say(f"# topic {topic}")
     say(render_manifest(loaded).removesuffix("\n"))
-
-
-@click.command()
-@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGUMENT ...]]")
-@click.option(
-    "--rule", default="", metavar="RULE", help="Run only the vectors of one rule (ENC-3) or of one section (ENC)."
-)
-@as_json
-def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> None:
-    """Test an implementation of the wire with the vectors.
-
-    The implementation may be in any language. COMMAND starts it. It reads one request per line, {"kind": "header",
-    "input": {...}}, and writes one response per line, {"verdict": "accept", "output": {...}} or {"verdict": "header"}.
-    The contract is in spec/conformance/README.md. Without COMMAND the node tests itself.
-
-    \b
-    sapo-node conformance
-    sapo-node conformance -- node spec/conformance/js/cli.mjs
-    sapo-node conformance --rule ENV -- ./my-implementation --quiet
-
-    The exit code is 0 if all verdicts agree, 1 if any differs, and 2 if the implementation could not be run.
-    """  # noqa: D301 - click reads the backspace
-    command = command or (sys.executable, "-P", "-m", "sapo_node.conformance")
-    quiet = json_output or not stderr.is_terminal
-    hear = partial(stderr.print, soft_wrap=True, highlight=False)
-    try:
-        cases = load_cases(rule)
-        with (
-            Progress(console=stderr, transient=True, disable=quiet) as progress,
-            Implementation(command, hear=hear) as reader,
-        ):
-            bar = progress.add_task("asking", total=len(cases))
-            report = Report(command, run_cases(cases, reader, progress=partial(progress.advance, bar)))
-    except LocalError as error:
-        tell(error)
-        sys.exit(2)
-    if json_output:
-        say_json(report.as_dict())
-    else:
-        Terminal().print(render_conformance(report), soft_wrap=True)
-    sys.exit(0 if report.all_agree else 1)
