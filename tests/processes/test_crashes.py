@@ -52,7 +52,7 @@ def assert_nothing_trained_twice(database):
     for step, request in database.execute("SELECT step, request FROM batches ORDER BY step"):
         steps.append(step)
         groups += [
-            json.dumps([group["question"], group["completions"]])
+            json.dumps([group["prompt"], group["completions"]])
             for group in json.loads(request)["groups"]
             if group["source"] == "external"
         ]

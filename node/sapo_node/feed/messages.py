@@ -70,7 +70,7 @@ class Graded:
     finish: Finish
     advantage: Advantage
     reward: bool | None = None
-    """Whether the node's scorer found it correct; None in a batch that an older version stored."""
+    """Whether the node's scorer found it correct; None if it is not known."""
     tokens: tuple[TokenId, ...] = ()
     """The token ids, where a trainer sent them and the text was not cut."""
     logprobs: tuple[LogProb, ...] = ()

@@ -3,8 +3,7 @@
 - A dataclass is an object. A missing field takes its default. `to_json` leaves a field out only if its value and its
   default are both None, or both the same empty value. It writes every other default, so that a later version can
   change the default.
-- The key of a field is its name. `metadata={"key": ...}` sets another key: a renamed field keeps the key under which
-  older versions stored it.
+- The key of a field is its name.
 - A tuple is a list. A mapping is an object, which writes whole numbers as keys in decimal.
 - JSON has one type of numbers: 1 may be given as 1.0, and 1.0 as 1. No other type is converted: True is not a number.
 - A number lies in the range that its type names, as `Count` does (`ranges`). `from_json` and `to_object` refuse others.
@@ -191,7 +190,7 @@ def _require(found: dict[str, Any], keys: list[str]) -> None:
 def _fields(kind: Any) -> "dict[str, tuple[Field[Any], Any]]":
     """Return each field and its type, by key."""
     hints = get_type_hints(kind, include_extras=True)
-    return {each.metadata.get("key", each.name): (each, hints[each.name]) for each in fields(kind)}
+    return {each.name: (each, hints[each.name]) for each in fields(kind)}
 
 
 def _default(each: "Field[Any]") -> Any:

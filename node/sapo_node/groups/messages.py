@@ -121,7 +121,7 @@ class TrainGroup:
     """
 
     source: Source
-    prompt: str = field(metadata={"key": "question"})
+    prompt: str
     weight: Share
     """Scales the group in the loss."""
     advantages: tuple[Advantage, ...]
@@ -131,7 +131,7 @@ class TrainGroup:
     examples: tuple[Example, ...] = ()
     """The worked examples that this model read before the prompt, or would have read."""
     rewards: tuple[bool, ...] = ()
-    """Of each completion, whether it is correct; empty in a batch that an older version stored."""
+    """Of each completion, whether it is correct; empty if they are not known."""
     stands_in: str = ""
     """The id of the group whose place this one takes if nothing of that group can be trained on; empty for a group
     with a place of its own."""
@@ -190,7 +190,6 @@ class TrainRequest:
     def __post_init__(self) -> None:
         if not 0 < self.rate_scale <= 1:
             raise RequestError("rate_scale must be above 0 and at most 1")
-        # Batches that an older version stored have groups without an id.
         named = tuple(group if group.id else replace(group, id=str(number)) for number, group in enumerate(self.groups))
         if len({group.id for group in named}) < len(named):
             raise RequestError("two groups of a request have one id")

@@ -54,7 +54,7 @@ def external_id(group: VerifiedGroup) -> str:
 
 
 def place_of(external: str) -> GroupKey | None:
-    """Where a group of a peer stands, by its id. None for an id of a batch that version 0.1 stored: a mere number."""
+    """Where a group of a peer stands, by its id. None for the id of a local group."""
     match external.split("/"):
         case [peer, epoch, counter, k]:
             return peer, int(epoch), int(counter), int(k)

@@ -69,18 +69,6 @@ def test_a_request_comes_back_as_it_was(texts, advantage, spans):
     assert from_json(TrainRequest, json.loads(json.dumps(to_json(request)))) == request
 
 
-@dataclass(frozen=True)
-class Renamed:
-    prompt: str = field(metadata={"key": "question"})
-
-
-def test_a_field_that_was_renamed_keeps_the_key_under_which_it_was_stored():
-    assert from_json(Renamed, {"question": "?"}) == Renamed("?")
-    assert to_json(Renamed("?")) == {"question": "?"}
-    with pytest.raises(MalformedError, match="lacks 'question'"):
-        from_json(Renamed, {})
-
-
 def test_options_come_back_as_they_were():
     options = LearnerOptions(checkpoints="", filters=("equation", "answer-likelihood"), dtype="bfloat16")
     assert from_json(LearnerOptions, json.loads(json.dumps(to_json(options)))) == options
@@ -197,7 +185,7 @@ def test_two_groups_of_one_id_are_refused():
 def test_a_group_whose_parts_do_not_fit_together_is_refused(change, said):
     body = {
         "source": "external",
-        "question": "?",
+        "prompt": "?",
         "weight": 1,
         "advantages": [1],
         "completions": [{"text": "", "finish": "stop"}],

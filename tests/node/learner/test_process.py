@@ -169,7 +169,7 @@ def a_train_request(step):
     completions = [{"text": text, "finish": "stop"} for text in ("so <answer>4</answer>", "no")]
     group = {
         "source": "external",
-        "question": "What is 2 + 2?",
+        "prompt": "What is 2 + 2?",
         "weight": 1.0,
         "advantages": [0.7, -0.7],
         "completions": completions,

@@ -67,7 +67,7 @@ WRONG_TYPES = {
 NUMBERS = ("1e308", "-1e308", "-Infinity", "NaN", "1" + "0" * 4_000, "-1", "true")
 """JSON of numbers that no node stores in place of a share, a count or a log-probability."""
 GROUP = {
-    "source": "local", "question": "2*3?", "weight": 1, "advantages": [1], "id": "local/0", "rewards": [True],
+    "source": "local", "prompt": "2*3?", "weight": 1, "advantages": [1], "id": "local/0", "rewards": [True],
     "completions": [{"text": "6", "finish": "stop", "tokens": [7], "logprobs": [-1], "silent": [], "end": None}],
 }  # fmt: skip
 STORED_NUMBERS = {

@@ -97,9 +97,8 @@ def export(
 
     `export` takes the averaged weights of the newest checkpoint. With --best it takes those of the evaluation with the
     highest held-out pass@1, which may be of an earlier round. The node may be running; it writes a checkpoint every ten
-    rounds, and evaluates every fifty. The node remembers which model it trains, so no option for the model is needed. A
-    node of version 0.1 remembers nothing: give the same --model, --lora and --lora-layers as for `start`. Give --model
-    if a model folder has moved.
+    rounds, and evaluates every fifty. The node remembers which model it trains, so no option for the model is needed.
+    Give --model if a model folder has moved.
 
     \b
     sapo-node export learnt
