@@ -291,7 +291,7 @@ peers 12D3KooW --state states/judged        | 1 | 3 peers & begin
 peers --state missing                       | 1 | {no-state} missing & sapo-node start
 why                                         | 2 | missing argument 'ENVELOPE_ID'
 why abc                                     | 1 | at least 6 hexadecimal
-why abcdef012345                            | 1 | no envelope abcdef012345 is known
+why abcdef012345                            | 1 | the node knows no envelope abcdef012345
 why {bidi}abcdef                            | 1 | hexadecimal
 peers --evidence                            | 2 | need a PEER
 peers 12D3KooWnobody --evidence             | 1 | 12D3KooWnobody & sapo-node peers
