@@ -144,7 +144,7 @@ def test_a_point_of_the_curve_whose_reward_is_no_number_is_one_error(row):
     """Such a reward was repeated for each of its rounds, in memory."""
     database = Database(None, SCHEMA)
     database.execute(f"INSERT INTO curve VALUES ({row})")
-    with pytest.raises(LocalError, match=r"Point\.reward must be a finite number"):
+    with pytest.raises(LocalError, match=r"Point\.reward must be a number from 0 to 1"):
         History(database).curve(40)
 
 
@@ -152,8 +152,8 @@ def test_a_round_whose_reward_is_no_number_is_one_error():
     database = Database(None, SCHEMA)
     figures = '"epoch": 1, "counter": 0, "local": 1, "informative": 0, "external": 0, "seconds": {}'
     database.execute(f"""INSERT INTO rounds VALUES (1, 0.5, '{{"step": 1, "reward": "much", {figures}}}')""")
-    with pytest.raises(LocalError, match=r"Round\.reward must be a finite number"):
-        History(database).curve(40)
+    with pytest.raises(LocalError, match=r"Round\.reward must be a number from 0 to 1"):
+        History(database).rounds(40)
 
 
 def test_a_table_that_is_named_by_bytes_is_one_error(tmp_path):

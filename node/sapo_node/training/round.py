@@ -97,7 +97,7 @@ class TrainedGroup:
     def accepted(self) -> float | None:
         """The share of its correct completions, by bytes, that no filter rejected and that were short enough to be
         trained on. A masked completion is accepted: an attacker may have the phrases of honest peers masked. None where
-        nothing was trained on for a reason that is not in its texts.
+        nothing was trained on for a reason that is not in its texts, and for a group without a correct completion.
         """
         if self.report.refused and self.report.refused not in _OF_TEXTS:
             return None
@@ -105,7 +105,7 @@ class TrainedGroup:
         masked = {number for number, spans in enumerate(silent) if spans}
         denied = self.rejected.keys() | (set(self.report.untrained) - masked)
         sizes = {number: 1 + group.lengths[number] for number, reward in enumerate(group.rewards) if reward}
-        return 1 - sum(sizes.get(number, 0) for number in denied) / sum(sizes.values())
+        return 1 - sum(sizes.get(number, 0) for number in denied) / sum(sizes.values()) if sizes else None
 
     @property
     def left_out(self) -> str:

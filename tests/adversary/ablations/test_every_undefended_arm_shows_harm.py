@@ -31,7 +31,7 @@ from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import FILTERS, reason_of
+from sapo_node.groups.messages import FILTERS, Sampled, reason_of
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND
@@ -121,12 +121,12 @@ class Own:
     """What of an own group is looked at."""
 
     dataset: str
-    completions: tuple[Completion, ...]
+    completions: tuple[Sampled, ...]
     rewards: tuple[bool, ...]
 
 
 def own(*texts, right=True):
-    return Own("products", tuple(Completion(each, Finish.STOP) for each in texts), (right,) * len(texts))
+    return Own("products", tuple(Sampled(each, "stop") for each in texts), (right,) * len(texts))
 
 
 def offered(*texts, counter=0, right=4):

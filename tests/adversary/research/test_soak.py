@@ -89,8 +89,7 @@ def test_each_explained_line_is_one_that_a_node_still_writes():
     "line",
     [
         "the learner failed while it restored step 5 (the learner process died); the node asks again",
-        "no held-out evaluation after round 20: the sandbox process died while it worked on a request",
-        "the weights of round 20 are the best so far and cannot be kept: the learner process ended",
+        "the held-out evaluation after round 20 failed: the sandbox process died; the node tries again after round 21",
     ],
 )
 def test_what_a_dead_learner_or_sandbox_makes_a_node_say_is_explained(line):

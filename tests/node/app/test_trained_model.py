@@ -145,7 +145,16 @@ def test_a_node_that_starts_over_goes_on_from_its_second_start(played):
 
 def test_each_table_is_of_the_policy_or_of_what_outlives_it(database):
     tables = {name for (name,) in database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    of_key = {"clock", "counters", "forgotten_counters", "listening_period", "published", "signed", "anchors"}
+    of_key = {
+        "clock",
+        "counters",
+        "forgotten_counters",
+        "listening_period",
+        "published",
+        "signed",
+        "anchors",
+        "known_peers",
+    }
     of_peers = {"decisions", "evidence", "forgotten", "inbox", "ledger", "lists", "offences", "pardons", "pool", "seen"}
     of_node = {"answers", "archive", "counts", "fetched", "journal", "refusals", "session", "settled", "trained_model"}
     assert tables - set(OF_POLICY) == of_key | of_peers | of_node

@@ -153,7 +153,7 @@ def test_without_pip_there_is_advice(offered, monkeypatch):
 def test_without_the_converter_nothing_is_downloaded(offered, monkeypatch):
     offered()
     monkeypatch.setattr(conversion, "_NEEDED", ("a_package_that_nobody_has",))
-    assert "sapo-node[gguf]" in the_refusal(ModelError)
+    assert "[gguf]" in the_refusal(ModelError)
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(offered, index):

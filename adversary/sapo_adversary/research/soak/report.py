@@ -34,8 +34,7 @@ EXPLAINED = {
         "checkpoint {}",
     ),
     "an evaluation met a dead process": (
-        "no held-out evaluation after round {}: {}",
-        "the weights of round {} are the best so far and cannot be kept: {}",
+        "the held-out evaluation after round {} failed: {}; the node tries again after round {}",
     ),
     "a malicious peer was found out": ("{} is banned: {}",),
     "a node that was away": (
@@ -44,7 +43,7 @@ EXPLAINED = {
     ),
     "steps were taken back": ("{} back {} since round {}: {}{}",),
     "a key was made": ("made a new key in {} (mode 0600); this node is {}",),
-    "asked to stop": ("stopping{}; a second Ctrl-C stops at once",),
+    "asked to stop": ("stopping{}",),
 }
 """The lines of a node's log that faults and attackers explain, by meaning. They are the node's own strings, with {} for
 each value.
