@@ -21,7 +21,7 @@ _REMARK = re.compile(r"\s+#|\s{2,}(?=[a-z])")
 NOT_TYPED = {
     "make test": "`make nightly` has run it",
     "make faults": "`make nightly` runs it",
-    "pipx install --pip-args='--constraint constraints.txt' '.[train]'": "the same as with pip, which is typed",
+    "pipx install --pip-args='--constraint constraints.txt' '.[gguf]'": "the same as with pip, which is typed",
     "sapo-node trust": "typed with a peer",
     "sapo-node fetch": "a table of extras names it; typed with a model",
     "sapo-node rollouts": "a table of extras names it",
@@ -32,7 +32,8 @@ NOT_TYPED = {
     "python examples/trl_grpo.py Qwen/Qwen2.5-0.5B-Instruct PATH/feed.json": "needs a model of the hub",
     "sapo-adversary soak --minutes 120 --nodes 4 --seed 4": "two hours",
     "sapo-adversary gossip-cost --peers 100 --peers 1000 --peers 4000 --peers 10000 --peers 15000": "a simulation",
-    'curl --header "Authorization: Bearer $TOKEN" "http://127.0.0.1:8700/v1/work?wait=30"': "tests/node/feed asks so",
+    'curl --header "Authorization: Bearer $TOKEN" --header "Sapo-Trainer: $NAME" '
+    '"http://127.0.0.1:8700/v1/work?wait=30"': "tests/node/feed asks so",
     **{
         f"python -m pytest {options} tests/benchmarks/test_bench_{name}.py": "`make bench` runs it"
         for options, name in [
