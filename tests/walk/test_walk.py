@@ -98,7 +98,7 @@ def test_two_nodes_on_one_machine_find_each_other_and_learn_from_each_other(pers
     ):
         for terminal in (first, second):
             terminal.see("learning from 1 peer", within=600)
-        peer = facts(other, "state")["peer_id"]
+        peer = facts(other, "state")["session"]["peer_id"]
         short = peer[-8:]
         assert short in looking.run(typed(OWN_TRAINER, "sapo-node peers"))
         assert "trained on" in looking.run(typed(README, "sapo-node peers ACgPL7x5", {"ACgPL7x5": short}))
@@ -107,7 +107,7 @@ def test_two_nodes_on_one_machine_find_each_other_and_learn_from_each_other(pers
             assert "trained" in looking.run(re.sub("04be8c57|ENVELOPE_ID", envelope, line))
         assert "learning from 1 peer" in looking.run(typed(OWN_TRAINER, "sapo-node status"))
         assert "informative" in looking.run(typed(FAULTS, "sapo-node status --rounds"))
-        address = facts(page, "state")["addresses"][0]
+        address = facts(page, "state")["session"]["addresses"][0]
         assert address in looking.run(typed(FAULTS, "sapo-node doctor"))
         assert "reached" in looking.run(typed(FAULTS, "sapo-node doctor --bootstrap ADDRESS", {"ADDRESS": address}))
         line = "sapo-node trust 12D3KooWLiktss5vFLMbR6V7q8AJfc6xKu6uW6P3LxkrQtXPUPaR --why Lyon"
@@ -125,7 +125,7 @@ def test_a_node_that_is_told_an_address_learns_from_the_node_that_is_there(perso
         started(there, typed(FIRST_NODE, "sapo-node start --dashboard 8080")) as page,
     ):
         assert page == "http://127.0.0.1:8080/"
-        address = facts(page, "state")["addresses"][0]
+        address = facts(page, "state")["session"]["addresses"][0]
         line = "sapo-node doctor --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW..."
         assert "reached" in joining.run(typed(FIRST_NODE, line, {ADDRESS: address}))
         line = "sapo-node start --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW..."
@@ -237,7 +237,7 @@ def test_five_minutes_of_load_lose_no_message(person):
     with person.terminal("load-target", folder) as target, person.terminal("load") as load:
         target.run(typed(LOAD, "sapo-adversary load-keys --users 8 > load.toml"))
         with started(target, typed(LOAD, LOAD_TARGET)) as page:
-            address = facts(page, "state")["addresses"][0]
+            address = facts(page, "state")["session"]["addresses"][0]
             said = load.run(typed(LOAD, FIVE_MINUTES, {"MULTIADDR": address}), within=600)
         with (person.clone / "load_stats.csv").open() as file:
             rows = {row["Type"]: row for row in csv.DictReader(file)}
@@ -251,7 +251,7 @@ def test_locusts_page_loads_the_node(person):
         person.terminal("locust") as load,
         started(target, typed(LOAD, LOAD_TARGET)) as page,
     ):
-        address = facts(page, "state")["addresses"][0]
+        address = facts(page, "state")["session"]["addresses"][0]
         load.type(typed(LOAD, LOCUST_PAGE, {"/ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...": address}))
         load.see("http://127.0.0.1:8089", within=60)
         load.press("C-c")

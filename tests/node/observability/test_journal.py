@@ -419,10 +419,10 @@ def test_a_peer_is_explained_by_its_standing(database, manifest, facts, said):
 def test_a_peer_is_explained_with_the_share_of_its_groups_that_filters_accept(database, manifest):
     ledger = Ledger(database)
     ledger.judged([("a", 1.0)])
-    assert "The filters of this node accepted" not in explain.peer(database, "a", manifest).text
+    assert "Of its groups that the filters judged lately" not in explain.peer(database, "a", manifest).text
     ledger.judged([("a", 0.0)])
     told = explain.peer(database, "a", manifest)
-    assert "The filters of this node accepted 49% of what they judged of it lately." in told.text
+    assert "Of its groups that the filters judged lately, they accepted 49%." in told.text
     assert told.facts["accepted"] == pytest.approx(0.487)
 
 
