@@ -28,6 +28,7 @@ def contributing(folder, swarm, *arguments, **options):
     return RunningProcess(folder, "--swarm", swarm, *arguments, command="contribute", **options)
 
 
+@pytest.mark.slow
 def test_a_node_trains_on_what_a_server_and_a_program_answer(tmp_path):
     swarm = write_swarm(tmp_path / "here.toml", epoch_seconds=120)  # a round is shared every two seconds
     (tmp_path / "solver.py").write_text(SOLVER)

@@ -11,6 +11,7 @@ FIRST = ("power cut", "kill", "disk full", "disk full in the WAL", "slow disk", 
 """This power cut falls between a checkpoint and the next flush of the database."""
 
 
+@pytest.mark.slow
 def test_a_swarm_survives_each_fault_once(memory_folder):
     ended = play_faults(memory_folder, FIRST, seed=0)
     assert ended.keys() == set(FAULTS)

@@ -102,14 +102,14 @@ def test_two_nodes_on_one_machine_find_each_other_and_learn_from_each_other(pers
         short = peer[-8:]
         assert short in looking.run(typed(OWN_TRAINER, "sapo-node peers"))
         assert "trained on" in looking.run(typed(README, "sapo-node peers ACgPL7x5", {"ACgPL7x5": short}))
-        envelope = facts(page, "groups?fate=trained")["groups"][0]["envelope"][:8]
+        envelope = facts(page, "groups?fate=trained")["groups"][0]["envelope_id"][:8]
         for line in (typed(README, "sapo-node why 04be8c57"), typed(FAULTS, "sapo-node why ENVELOPE_ID")):
             assert "trained" in looking.run(re.sub("04be8c57|ENVELOPE_ID", envelope, line))
         assert "learning from 1 peer" in looking.run(typed(OWN_TRAINER, "sapo-node status"))
         assert "informative" in looking.run(typed(FAULTS, "sapo-node status --rounds"))
         address = facts(page, "state")["session"]["addresses"][0]
         assert address in looking.run(typed(FAULTS, "sapo-node doctor"))
-        assert "reached" in looking.run(typed(FAULTS, "sapo-node doctor --bootstrap ADDRESS", {"ADDRESS": address}))
+        assert "answered within" in looking.run(typed(FAULTS, "sapo-node doctor --bootstrap ADDRESS", {"ADDRESS": address}))
         line = "sapo-node trust 12D3KooWLiktss5vFLMbR6V7q8AJfc6xKu6uW6P3LxkrQtXPUPaR --why Lyon"
         looking.run(typed(FIRST_NODE, line, {line.split()[2]: peer}))
         assert "friend" in looking.run(typed(FAULTS, "sapo-node peers PEER", {"PEER": short}))
@@ -127,7 +127,7 @@ def test_a_node_that_is_told_an_address_learns_from_the_node_that_is_there(perso
         assert page == "http://127.0.0.1:8080/"
         address = facts(page, "state")["session"]["addresses"][0]
         line = "sapo-node doctor --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW..."
-        assert "reached" in joining.run(typed(FIRST_NODE, line, {ADDRESS: address}))
+        assert "answered within" in joining.run(typed(FIRST_NODE, line, {ADDRESS: address}))
         line = "sapo-node start --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW..."
         with started(joining, typed(FIRST_NODE, line, {ADDRESS: address})):
             joining.see("learning from 1 peer", within=600)

@@ -57,6 +57,7 @@ class Machine:
             return database.rows(f"SELECT * FROM {table}")
 
 
+@pytest.mark.slow
 def test_the_rounds_alone_are_kept_beside_those_of_the_node_which_stay_as_they_are(tmp_path):
     machine = Machine(tmp_path, 0, 1)
     told = machine.alone(1)

@@ -167,6 +167,7 @@ def test_a_model_whose_weights_alone_do_not_fit_is_refused_before_any_round_is_e
     assert rounds == []
 
 
+@pytest.mark.slow
 def test_only_settings_whose_weights_fit_are_estimated_and_each_once(folder, monkeypatch, rounds):
     with_free(monkeypatch, weights_alone(folder, lora=4))
     with pytest.raises(OutOfReach, match=r"give a smaller model, or fewer --max-tokens$"):
