@@ -109,7 +109,9 @@ def test_two_nodes_on_one_machine_find_each_other_and_learn_from_each_other(pers
         assert "informative" in looking.run(typed(FAULTS, "sapo-node status --rounds"))
         address = facts(page, "state")["session"]["addresses"][0]
         assert address in looking.run(typed(FAULTS, "sapo-node doctor"))
-        assert "answered within" in looking.run(typed(FAULTS, "sapo-node doctor --bootstrap ADDRESS", {"ADDRESS": address}))
+        assert "answered within" in looking.run(
+            typed(FAULTS, "sapo-node doctor --bootstrap ADDRESS", {"ADDRESS": address})
+        )
         line = "sapo-node trust 12D3KooWLiktss5vFLMbR6V7q8AJfc6xKu6uW6P3LxkrQtXPUPaR --why Lyon"
         looking.run(typed(FIRST_NODE, line, {line.split()[2]: peer}))
         assert "friend" in looking.run(typed(FAULTS, "sapo-node peers PEER", {"PEER": short}))
