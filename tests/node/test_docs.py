@@ -12,6 +12,7 @@ import walked
 from sapo_adversary.cli.main import cli as adversary
 from sapo_node.cli.main import cli as node
 from sapo_node.groups.advantage import advantages
+from sapo_node.observability.overview import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -71,6 +72,11 @@ def test_the_map_names_files_and_functions_that_are_there():
     for file, functions in rows:
         path = ROOT / file if file.startswith("protocol/") else ROOT / "node/sapo_node" / file
         assert {*re.findall(r"\w+", functions)} <= {*re.findall(r"def (\w+)", path.read_text())}, file
+
+
+def test_the_glossary_has_the_three_words_for_what_was_not_trained_on_as_the_page_says_them():
+    glossary = (ROOT / "docs/reference/glossary.md").read_text()
+    assert all(f"| {word} | {meaning} |" in glossary for word, meaning in KINDS.items())
 
 
 def test_there_are_commands_on_the_pages():
