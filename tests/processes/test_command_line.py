@@ -366,6 +366,7 @@ def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_a
     assert "| **mean of tasks** | 0." in card
 
 
+@pytest.mark.slow
 def test_eval_with_the_configuration_of_a_node_measures_what_the_node_has_learnt(played, tmp_path, told):
     """As `chat` and `export` do with the same file: the weights before any training say nothing of what it learnt."""
     named = zip(("swarm", "key", "state"), played.where[1::2], strict=True)

@@ -140,6 +140,7 @@ async def started(node):
     return (await until(node, lambda event: event["event"] == "started"))["addresses"][0]
 
 
+@pytest.mark.slow
 async def test_a_peer_of_a_later_minor_version_is_understood_and_trained_on(tmp_path, swarm, swarm_file, nursery):
     peer = Peer(swarm, rollouts_topic(swarm, 0))
     messages = [peer.message(counter, x=FROM_LATER) for counter in range(200)]
@@ -175,6 +176,7 @@ async def test_what_another_major_version_signs_is_refused_by_its_signature(tmp_
         assert {name for name, count in known.counts.items() if count} == {"signature"}
 
 
+@pytest.mark.slow
 async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp_path, swarm, swarm_file, nursery):
     peer = Peer(swarm, rollouts_topic(swarm, 0))
     name = peer.identity.peer_id

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from processes import ENVIRONMENT, PATIENCE
 from sapo_node.app.config import Config, load_config
 from sapo_node.cli.main import main
@@ -36,6 +38,7 @@ def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_forc
     assert "not started yet" in run_here(main, "status", "--state", "state")[1].out
 
 
+@pytest.mark.slow
 def test_the_node_of_a_configuration_is_the_same_from_every_folder(tmp_path, monkeypatch, run_here):
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     home.mkdir()

@@ -72,6 +72,7 @@ def exchange(swarm, tmp_path):
         yield node, peer
 
 
+@pytest.mark.slow
 def test_a_javascript_peer_pulls_what_was_published_before_it_came(swarm, tmp_path):
     node, way_in = swarm
     node.until(lambda event: event["event"] == "round" and event["step"] == 3)

@@ -6,6 +6,7 @@ import time
 from urllib.parse import urlsplit
 
 import httpx
+import pytest
 
 from processes import PATIENCE, RunningProcess, write_swarm
 from sapo_node.cli.main import main
@@ -35,6 +36,7 @@ def test_the_metrics_of_a_relay_follow_a_peer_that_comes_and_goes_when_the_opera
             until_connected(started["page"], 0)
 
 
+@pytest.mark.slow
 def test_the_metrics_of_a_relay_follow_a_peer_that_is_killed_and_comes_back(tmp_path):
     swarm = write_swarm(tmp_path / "relays.toml")
     arguments = ("--swarm", swarm, "--no-train", "--dashboard", "127.0.0.1:0")
@@ -46,6 +48,7 @@ def test_the_metrics_of_a_relay_follow_a_peer_that_is_killed_and_comes_back(tmp_
             until_connected(started["page"], 0)
 
 
+@pytest.mark.slow
 def test_the_metrics_of_a_node_that_waits_for_the_next_epoch_count_what_it_accepts(tmp_path):
     swarm = write_swarm(tmp_path / "waiting.toml", epoch_seconds=3_600, max_rounds=1)
     (tmp_path / "node.toml").write_text("local = 1\neval_every = 0\n")

@@ -400,13 +400,6 @@ restore damaged.tar --state new/state       | 1 | damaged.tar & damaged & anothe
 restore version.tar --state new/state       | 1 | version.tar & another version of sapo-node
 restore cats.tar --state new/state          | 1 | cats.tar & {no-backup}
 
-# conformance: 2 where the implementation cannot be run, as it documents.
-conformance --rule NOPE                     | 2 | no vector is for the rule 'NOPE' & ENC-3
-conformance --rule ENC-1 -- ./missing       | 2 | cannot start the command './missing' & {absent}
-conformance --rule ENC-1 -- ./node.key      | 2 | cannot start the command './node.key' & permission denied
-conformance --rule ENC-1 -- ./place         | 2 | cannot start the command './place'
-conformance --rule ENC-1 -- true            | 2 | answered none & exit status is 0
-conformance --rule ENC-1 -- cat             | 2 | answered none & not an answer
 
 # doctor, where it cannot begin.
 doctor --swarm nowhere                      | 1 | no manifest 'nowhere'

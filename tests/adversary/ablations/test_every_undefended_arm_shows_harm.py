@@ -642,12 +642,14 @@ def test_every_defence_of_the_catalogue_is_here():
 
 
 @pytest.mark.parametrize("filter_name", FILTER_HARMS)
+@pytest.mark.slow
 def test_without_a_filter_what_it_keeps_out_teaches(filter_name):
     assert not FILTER_HARMS[filter_name](())
     assert FILTER_HARMS[filter_name]((reason_of(filter_name),))
 
 
 @pytest.mark.parametrize("name", HARMS)
+@pytest.mark.slow
 async def test_without_a_defence_the_harm_is_done(name):
     assert not await HARMS[name](Undefended())
     assert await HARMS[name](ablated([name]))

@@ -59,6 +59,7 @@ def test_without_reverification_the_false_claims_of_new_keys_are_trained_on():
 
 @pytest.mark.parametrize("heavy", [False, True])
 @pytest.mark.parametrize("padding", [0, 32, 960])
+@pytest.mark.slow
 def test_sybils_do_not_take_most_of_a_swarm_however_long_their_texts(padding, heavy):
     options = {"padding": padding, "heavy": heavy}
     assert poison(attacked("sybil", count=4, seconds=38.0, options=options), "sybil") <= 0.5

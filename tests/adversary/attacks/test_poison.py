@@ -269,6 +269,7 @@ def test_a_search_finds_what_harms_most_and_is_the_same_again():
 
 
 @pytest.mark.parametrize("filters", [(), ("min-token-prob", "answer-likelihood")])
+@pytest.mark.slow
 def test_a_try_teaches_where_no_filter_stands_and_leaves_nothing_behind(filters):
     with one_core():  # as it is searched; threads add up in another order each time
         victim = Victim("seed", rounds=1)

@@ -36,6 +36,7 @@ def test_lies_between_good_groups_are_never_trained_on_and_end_standing():
     assert state(record, "on-off", "healthy") == 0
 
 
+@pytest.mark.slow
 def test_where_lies_cost_nothing_liars_are_in_good_standing():
     record = attacked("on-off", seconds=140.0, options={"good": 16, "lies": 8}, without=("costly lies",))
     assert state(record, "on-off", "healthy") > 0
@@ -57,12 +58,14 @@ FLOOD = {"honest": 2, "count": 8, "acts_every": 1.0, "seconds": 12.0}
 """More than a node verifies and so drops again."""
 
 
+@pytest.mark.slow
 def test_a_flood_of_large_flawless_messages_fills_nobodys_disk():
     record = attacked("exhaustion", **FLOOD)
     assert refused(record, "outside the epoch window") > 0
     assert stored(record) <= 25_000_000
 
 
+@pytest.mark.slow
 def test_without_bounds_the_same_flood_is_kept():
     without = ("epoch window", "envelope quota", "link rate", "inbox bounds")
     assert stored(attacked("exhaustion", **FLOOD, without=without)) >= 50_000_000

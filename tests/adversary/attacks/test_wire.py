@@ -218,6 +218,7 @@ WIRE = {
 
 
 @pytest.mark.parametrize("name", WIRE)
+@pytest.mark.slow
 def test_what_must_be_refused_is_trained_on_by_a_stock_node_and_never_by_this_one(name):
     options, without = WIRE[name]
     writer = "nobody" if name == "small-order" else name

@@ -23,6 +23,9 @@ from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_protocol import LocalError, load_manifest
 
+pytestmark = pytest.mark.slow
+
+
 torch.set_num_threads(1)
 
 SPECS = load_manifest("starter").tasks

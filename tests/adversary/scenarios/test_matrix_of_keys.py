@@ -225,6 +225,7 @@ def test_honest_strangers_are_measured_against_friends_without_any_attacker(outc
     assert -1 < outcome.mean("defended", "of_friends") < 1
 
 
+@pytest.mark.slow
 def test_only_seeds_with_all_their_records_are_judged(outcome, records):
     [again] = recorded([SMALL], [1, 2], records)
     assert again.seeds == [1]

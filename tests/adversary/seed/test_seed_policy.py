@@ -14,6 +14,9 @@ from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.model import load
 from sapo_protocol import load_manifest
 
+pytestmark = pytest.mark.slow
+
+
 torch.set_num_threads(1)
 
 SPECS = load_manifest("starter").tasks

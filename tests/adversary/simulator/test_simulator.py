@@ -77,6 +77,7 @@ def test_the_averaged_weights_are_measured_where_a_simulation_says_so(record):
     assert "averaged" not in record["nodes"][0]["heldout"][0]
 
 
+@pytest.mark.slow
 def test_a_simulated_learner_measures_its_averaged_weights_or_those_that_train():
     scorer = SharedScorer()
     policy = learner_for(SMALL, load_manifest(SMALL.swarm), 0, Path("unused"), scorer)
@@ -155,6 +156,7 @@ def test_a_control_trains_alone(control):
 @pytest.mark.parametrize(
     "spec", [NodeSpec(count=2, local=2, external=2), NodeSpec(local=2, external=0, control="oversample")]
 )
+@pytest.mark.slow
 def test_a_simulated_node_trains_on_no_prompt_that_it_is_measured_with(spec, questions, trains, tmp_path):
     starter = (resources.files("sapo_protocol") / "manifests/starter.toml").read_text("utf-8")
     few = tmp_path / "few.toml"

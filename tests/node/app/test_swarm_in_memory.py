@@ -147,6 +147,7 @@ async def test_a_swarm_of_newcomers_exchanges_within_a_few_rounds(fast, size, au
     assert all(sum(peer.external) > 0 for peer in peers)
 
 
+@pytest.mark.slow
 async def test_strangers_exchange_at_once_and_become_healthy_over_epochs(fast, autojump_clock):
     hub = MemoryHub()
     peers = [Peer(number, fast, hub) for number in range(1, 4)]
@@ -322,6 +323,7 @@ class Emptying(Oracle):
         return name.startswith(self.victim)
 
 
+@pytest.mark.slow
 async def test_groups_of_which_filters_leave_nothing_take_few_places_of_others(fast, autojump_clock):
     """Filters leave nothing of one of two peers. Without stand-ins the node trains on 125 groups."""
     hub = MemoryHub()
@@ -415,6 +417,7 @@ async def test_a_polluter_is_found_out_banned_and_never_trained_on(fast, autojum
     assert sum(map(sum, (peer.external for peer in peers))) > 0
 
 
+@pytest.mark.slow
 async def test_a_node_learns_nothing_from_whom_its_operator_banned_and_all_from_others(fast, autojump_clock):
     hub = MemoryHub()
     unwanted = identity(3).peer_id
@@ -498,6 +501,7 @@ class DriftedScorer(KnowingScorer):
         ]
 
 
+@pytest.mark.slow
 async def test_a_node_of_another_library_version_is_no_liar_and_a_liar_among_its_peers_is_still_found(
     fast, autojump_clock
 ):
@@ -880,6 +884,7 @@ async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_cloc
     assert all(peer.node.subscriptions.shards == frozenset(range(4)) for peer in peers)
 
 
+@pytest.mark.slow
 async def test_nodes_that_hear_a_part_of_the_swarm_learn_from_it(fast, autojump_clock, monkeypatch):
     monkeypatch.setattr(shards, "MESSAGES_PER_SECOND", 1.0)
     hub = MemoryHub()

@@ -137,6 +137,7 @@ def test_the_nodes_take_the_configuration_of_the_demo(tmp_path, model):
     assert config.eval_every == (0 if model == "smollm2" else Config().eval_every)
 
 
+@pytest.mark.slow
 async def test_the_untrained_model_is_evaluated_beside_the_configuration_of_the_nodes(tmp_path):
     demo = Demo(tmp_path, Plan("seed", "starter", 1, 1), console=Console(quiet=True))
     assert 0 <= (await demo._evaluate(None))["pass_at_1"] < 1

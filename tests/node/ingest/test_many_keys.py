@@ -114,6 +114,7 @@ async def test_a_flood_evicts_no_rollout_of_a_friend_of_a_neighbour_or_of_anothe
 
 @every_number_of_links
 @every_number_of_keys
+@pytest.mark.slow
 async def test_a_flood_evicts_no_rollout_of_a_peer_with_credit_that_came_by_the_same_link(
     validator, neighbours, authors, keys, links
 ):
@@ -146,6 +147,7 @@ async def test_a_flood_before_an_epoch_begins_refuses_no_newcomer_that_is_a_neig
 
 @every_number_of_links
 @every_number_of_keys
+@pytest.mark.slow
 async def test_bans_that_end_launder_no_trust_and_take_no_turn_of_a_stranger(
     validator, neighbours, authors, keys, links
 ):

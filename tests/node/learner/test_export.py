@@ -109,6 +109,7 @@ def ways(tmp_path_factory, plain):
     }
 
 
+@pytest.mark.slow
 def test_plain_transformers_read_and_answer_as_the_node_does(tmp_path, ways):
     for way, (_, options) in ways.items():
         assert exported(options, tmp_path / way) == Exported(2)

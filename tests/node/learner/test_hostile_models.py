@@ -319,6 +319,7 @@ FETCHED = "a foreign kernel was fetched"
         pytest.param(DIRECT, [FETCHED] * 3, id="transformers", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path, program, said):
     """Not with the check of the settings, and not without it. transformers itself shows that the stub notices."""
     site = tmp_path / "site"

@@ -26,6 +26,9 @@ from sapo_node.learner.memory import OutOfReach, require_memory
 from sapo_node.learner.model import ModelError, load, outline
 from tiny_models import FAMILIES, MIXTURE, write_model, write_tokenizer
 
+pytestmark = pytest.mark.slow
+
+
 torch.set_num_threads(1)
 
 

@@ -63,6 +63,7 @@ WAYS = [
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_a_model_learns_and_resumes_bit_for_bit(folders, tmp_path, family, way):
     chosen = options(folders[family], **way)
     straight = Trainer(load(chosen), chosen)
@@ -78,6 +79,7 @@ def test_a_model_learns_and_resumes_bit_for_bit(folders, tmp_path, family, way):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_gradient_checkpointing_changes_no_gradient(folders, family):
     norms, trained = [], []
     for on in (False, True):

@@ -94,6 +94,7 @@ def _logprob(policy, prompt, completion):
 
 @each_family
 @pytest.mark.parametrize("way", [{}, {"lora": 2, "dtype": "bfloat16", "gradient_checkpointing": True}], ids=str)
+@pytest.mark.slow
 def test_a_model_learns_and_resumes_bit_for_bit(folders, tmp_path, family, way):
     chosen = options(folders[family], **way)
     straight = Trainer(load(chosen), chosen)
@@ -110,6 +111,7 @@ def test_a_model_learns_and_resumes_bit_for_bit(folders, tmp_path, family, way):
 
 @each_family
 @pytest.mark.parametrize("length", [2, 16], ids=lambda length: f"{length} tokens")
+@pytest.mark.slow
 def test_gradient_checkpointing_changes_no_gradient(folders, family, length):
     norms, trained = [], []
     for on in (False, True):

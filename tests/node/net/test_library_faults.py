@@ -255,6 +255,7 @@ async def test_a_stock_node_lives_and_serves_no_newcomer(
 
 
 @pytest.mark.parametrize("fault", [*DEADLY, *STARVING])
+@pytest.mark.slow
 async def test_our_node_serves_old_and_new_peers_throughout(
     fault: Fault, ours: Victim, start: "Start", attacker: "Attack"
 ) -> None:
