@@ -393,6 +393,7 @@ def test_a_relay_names_the_settings_that_have_no_effect_on_it(tmp_path):
         assert notice["text"].endswith("these settings have no effect: generate, lora")
 
 
+@pytest.mark.slow
 def test_a_node_whose_completions_hardly_fit_into_the_swarms_bytes_says_so(tmp_path):
     swarm = write_swarm(tmp_path / "short.toml")
     with RunningProcess(tmp_path / "a", "--swarm", swarm, "--max-tokens", "342") as node:

@@ -38,6 +38,7 @@ def run(output, *arguments):
 
 
 @pytest.mark.parametrize(("output", "form"), [(full_disk, ["--json"]), (reader_that_has_gone, [])])
+@pytest.mark.slow
 def test_a_node_outlives_its_output_and_says_so_once(output, form, tmp_path, run_here):
     node = ("--key", tmp_path / "node.key", "--state", tmp_path / "state")
     (tmp_path / "node.toml").write_text('mdns = false\ndashboard = "off"\nlocal = 1\neval_every = 0\n')

@@ -65,6 +65,7 @@ def test_sybils_do_not_take_most_of_a_swarm_however_long_their_texts(padding, he
     assert poison(attacked("sybil", count=4, seconds=38.0, options=options), "sybil") <= 0.5
 
 
+@pytest.mark.slow
 def test_sixteen_times_as_many_keys_give_sybils_no_more():
     few = poison(attacked("sybil", count=4, seconds=38.0), "sybil")
     many = poison(attacked("sybil", count=64, seconds=38.0, links=4, acts_every=32.0), "sybil")

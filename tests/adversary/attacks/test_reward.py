@@ -36,6 +36,7 @@ def external(record):
 
 
 @pytest.mark.parametrize("name", ["false-claim", "forged-task", "copycat"])
+@pytest.mark.slow
 def test_wrong_answers_are_rewarded_where_claims_are_believed_and_never_here(name):
     undefended, defended = swarm(name, *BELIEVING), swarm(name)
     assert violations(undefended) > 20

@@ -164,6 +164,7 @@ async def test_a_node_alone_just_learns_alone(fast, autojump_clock):
     assert [step for step, _ in peer.policy.trained] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 async def test_the_journal_names_every_group_that_was_trained_on(fast, autojump_clock):
     hub = MemoryHub()
     peers = [Peer(number, fast, hub, journal=number == 1) for number in range(1, 4)]
@@ -557,6 +558,7 @@ async def test_a_partition_heals_and_the_exchange_goes_on(fast, autojump_clock):
     assert sum(peers[0].external) > 0
 
 
+@pytest.mark.slow
 async def test_a_key_older_than_its_state_trains_but_stays_silent_for_two_epochs(fast, autojump_clock):
     hub = MemoryHub()
     peers = [Peer(1, fast, hub), Peer(2, fast, hub, key_is_new=False)]

@@ -95,6 +95,7 @@ def kept(validator):
 
 @every_number_of_links
 @every_number_of_keys
+@pytest.mark.slow
 async def test_a_flood_evicts_no_rollout_of_a_friend_of_a_neighbour_or_of_another_link(
     validator, neighbours, authors, keys, links
 ):

@@ -177,6 +177,7 @@ def a_train_request(step):
     return {"train": {"step": step, "groups": [group], "objective": "on-policy"}}
 
 
+@pytest.mark.slow
 def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
     good = a_train_request(1)
     [group] = good["train"]["groups"]

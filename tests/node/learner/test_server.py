@@ -159,6 +159,7 @@ def test_the_tokens_of_a_server_have_the_probabilities_that_this_node_computes(o
 
 
 @pytest.mark.parametrize(("owner", "lora"), ENGINES)
+@pytest.mark.slow
 def test_a_server_samples_with_the_weights_of_now_after_each_step(owner, lora, tmp_path):
     with InferenceServer(POLICY_DIR, owner=owner) as server:
         node = Node(tmp_path, server.url, lora=lora, learning_rate=3e-3)
@@ -224,6 +225,7 @@ class ThinkingServer(InferenceServer):
 
 
 @pytest.mark.parametrize("owner", ["vllm", "sglang"])
+@pytest.mark.slow
 def test_a_server_goes_on_where_a_model_that_thinks_names_the_tags_of_an_answer(owner, tmp_path):
     folder = write_model(tmp_path, "llama")
     write_tokenizer(folder, f"{TEMPLATE}{THINK}\n")

@@ -121,6 +121,7 @@ def refused():
         ("export", MIXTURE, large_settings),
     ],
 )
+@pytest.mark.slow
 def test_a_weight_of_another_size_than_described_is_refused_before_it_is_read(tmp_path, refused, use, family, spoil):
     spoil(write_model(tmp_path, family))
     error, taken = refused(use, tmp_path)

@@ -237,6 +237,7 @@ async def test_whoever_is_killed_when_the_weights_are_those_without_the_accused_
 
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("moment", ["never", "before restore", "after restore"])
+@pytest.mark.slow
 async def test_before_there_are_two_checkpoints_the_initial_weights_are_restored(node_of, steps, moment):
     node, (expected, _) = await node_of(steps)
     learner = InProcess(node.checkpoints)
@@ -385,6 +386,7 @@ async def decayed(folder, own, steps, *, poison, kill=None):
 
 @pytest.mark.parametrize("moment", ["before train 3", "after train 3", "before train 4"])
 @pytest.mark.parametrize("error", [Killed, WorkerFailed], ids=["the node", "the learner"])
+@pytest.mark.slow
 async def test_a_step_from_the_best_weights_is_replayed_bit_for_bit(tmp_path, own, moment, error):
     steps = int(moment[-1])
     _, expected = await decayed(tmp_path / "straight", own, steps, poison=False)

@@ -189,6 +189,7 @@ async def test_a_peer_that_does_not_finish_its_request_is_reported_and_one_that_
     assert server.noticed(Malformed) == [Malformed(mallory.peer_id, 1, "request never finished")]
 
 
+@pytest.mark.slow
 async def test_many_who_do_not_read_their_answers_keep_nobody_out_and_get_no_more_for_a_while(
     pair, attacker, monkeypatch
 ):

@@ -52,6 +52,7 @@ async def test_a_peer_that_is_stopped_is_disconnected_and_leaves_the_mesh(
 
 
 @pytest.mark.usefixtures("fast")
+@pytest.mark.slow
 async def test_a_peer_that_stalls_for_two_ticks_stays_connected(start: "Start", spawn: "Spawn", until: "Until") -> None:
     node = await start(1)
     peer = await spawn(9, bootstrap=[node.address])
@@ -64,6 +65,7 @@ async def test_a_peer_that_stalls_for_two_ticks_stays_connected(start: "Start", 
 
 
 @pytest.mark.usefixtures("fast")
+@pytest.mark.slow
 async def test_a_stall_of_this_node_ends_no_connection(start: "Start", spawn: "Spawn", until: "Until") -> None:
     node = await start(1)
     await spawn(9, bootstrap=[node.address])

@@ -174,6 +174,7 @@ async def test_a_range_of_rounds_that_are_no_longer_kept_comes_with_points_of_th
     ("first", "last", "joined"),
     [(103, 103, (103, 104)), (104, 104, (103, 104)), (104, 105, (103, 106)), (198, 210, (197, 200)), (300, 400, ())],
 )
+@pytest.mark.slow
 def test_a_range_of_old_rounds_has_the_points_that_lie_in_it_in_part(database, first, last, joined):
     history = History(database)
     for step in range(1, 301):
