@@ -134,14 +134,14 @@ async def test_who_offers_what_it_never_delivers_is_out_of_the_mesh(
 async def test_who_delivers_one_of_what_it_offered_is_not_charged(
     victim: "Probe", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.router.PROMISE_SECONDS", 1.0)
+    monkeypatch.setattr("sapo_node.net.router.PROMISE_SECONDS", 3.0)
     async with attacker(victim.address) as mallory:
         offered = [message_id(TOPIC, b"offered"), *ids(10)]
         await mallory.send_rpc(control(ihave=[rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=offered)]))
         await until(lambda: any(rpc.control.iwant for rpc in mallory.received))
         await mallory.send_rpc(mallory.rpc(mallory.message(b"offered")))
         await until(lambda: b"offered" in victim.heard)
-        await trio.sleep(2.5)  # longer than the promise and a heartbeat
+        await trio.sleep(4.5)  # longer than the promise and a heartbeat
         assert victim.router.scores.of(trio.current_time(), mallory.peer_id).offences == 0
 
 
