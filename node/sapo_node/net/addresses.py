@@ -28,15 +28,20 @@ class AddressError(LocalError):
     """An address given by the operator is malformed."""
 
 
-def parts_of(text: str) -> dict[str, str]:
-    """The components of `/<host>/.../tcp/<port>[/p2p/<peer id>]`. Raises ValueError for any other shape."""
+def _protocols_of(text: str) -> tuple[Multiaddr, list[str]]:
+    """A multiaddress and the names of its protocols. Raises ValueError for any other text."""
     if len(text) > _CHARACTERS:  # the library's time to decode a peer id grows with the square of its length
         raise ValueError(f"it has {len(text)} characters, and an address at most {_CHARACTERS}")
     try:
         address = Multiaddr(text)
-        names = [protocol.name for protocol in address.protocols()]
+        return address, [protocol.name for protocol in address.protocols()]
     except Exception as error:  # the library has errors of many kinds for what is no address
         raise ValueError("it is not a multiaddress") from error
+
+
+def parts_of(text: str) -> dict[str, str]:
+    """The components of `/<host>/.../tcp/<port>[/p2p/<peer id>]`. Raises ValueError for any other shape."""
+    address, names = _protocols_of(text)
     if len(names) not in {2, 3} or names[0] not in HOST_PROTOCOLS or names[1] != "tcp":
         raise ValueError("only /ip4, /ip6 or /dns with /tcp can be used")
     if names[2:] not in ([], ["p2p"]):
@@ -115,9 +120,8 @@ def require_bootstrap(text: str) -> None:
 def seed_of(text: str) -> tuple[str, str] | None:
     """(name, peer id or an empty text) of a /dnsaddr address; None for any other text."""
     try:
-        address = Multiaddr(text)
-        kinds = [protocol.name for protocol in address.protocols()]
-    except Exception:  # noqa: BLE001 - the library has errors of many kinds for what is no address
+        address, kinds = _protocols_of(text)
+    except ValueError:
         return None
     if kinds not in (["dnsaddr"], ["dnsaddr", "p2p"]):
         return None
