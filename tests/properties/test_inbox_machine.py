@@ -15,7 +15,7 @@ from sapo_node.ingest import pending
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import MAX_AGE, Tier
-from sapo_node.trust.defences import Defences
+from sapo_node.trust.limits import Limits
 from sapo_protocol import (
     Body,
     Completion,
@@ -37,7 +37,7 @@ KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(4)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
 PER_PEER, IN_TIER, MOST_CREDIT = 4, 6, 4
-SMALL = Defences(pending_per_peer=PER_PEER, pending_places=IN_TIER, turn_groups=1)
+SMALL = Limits(pending_per_peer=PER_PEER, pending_places=IN_TIER, turn_groups=1)
 links, tiers = st.sampled_from([*PEERS[:2], "c"]), st.sampled_from(Tier)
 
 arriving = st.tuples(
@@ -139,7 +139,7 @@ class InboxMachine(RuleBasedStateMachine):
         for each in self.waiting.values():
             each.link = ""
         self.credit: dict[str, int] = {}
-        self.pending_queue = PendingQueue(self.database, MANIFEST, rng=random.Random(0), defences=SMALL)
+        self.pending_queue = PendingQueue(self.database, MANIFEST, rng=random.Random(0), limits=SMALL)
 
     @invariant()
     def it_holds_what_waits_and_within_its_bounds(self):

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from sapo_node.app.node import Parts
 from sapo_node.app.state import SCHEMA
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.net.interface import Verdict
@@ -24,8 +25,8 @@ from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account
 from sapo_node.trust.constants import MAX_AGE, Fact, Tier
-from sapo_node.trust.defences import DEFENDED
 from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.limits import Limits
 from sapo_protocol import (
     Body,
     Completion,
@@ -47,7 +48,7 @@ from validator_parts import ValidatorParts
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
 LINK_BURST, UNKNOWN_BANS = 5, 1
-DEFENCES = replace(DEFENDED, strangers_burst=LINK_BURST, strangers_per_second=1e-9, unknown_banned=UNKNOWN_BANS)
+PARTS = Parts(limits=Limits(strangers_burst=LINK_BURST, strangers_per_second=1e-9, unknown_bans=UNKNOWN_BANS))
 """What a link may bring of strangers it may bring until the node starts again."""
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
@@ -179,7 +180,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.database = Database(None, SCHEMA)
         tell_of_earlier_epochs(self.database)
         self.now = 5.0 * EPOCH + 100
-        self.other_node = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+        self.other_node = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), parts=PARTS)
         """Its books are empty but for who sent what it rejects."""
         self.forgotten = 0
         """What was let through is no longer known of epochs before."""
@@ -288,7 +289,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule()
     def the_node_starts_again(self):
-        self.validator = ValidatorParts(self.database, MANIFEST, random.Random(0), KEYS[OWN], defences=DEFENCES)
+        self.validator = ValidatorParts(self.database, MANIFEST, random.Random(0), KEYS[OWN], parts=PARTS)
         self.validator.clock.time = self.now
         self.connected = set[str]()
         self.brought = Counter[str]()
@@ -431,7 +432,7 @@ def test_the_validator_does_what_the_steps_say_and_blames_nobody_else():
 
 
 def test_a_clock_set_back_takes_no_round_twice():
-    validator = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+    validator = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), parts=PARTS)
     message = Message(Content(1, 5, 0, "one"), whole).encoded()
     verdicts = []
     for now, entered in ((5.5, 5), (7.1, 7), (6.9, 7)):
@@ -442,7 +443,7 @@ def test_a_clock_set_back_takes_no_round_twice():
 
 
 def test_each_epoch_has_a_budget_of_convictions():
-    validator = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+    validator = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), parts=PARTS)
     one, other = (Evidence(*(Content(author, 5, 0, text) for text in ("a", "b"))).encoded() for author in (1, 2))
     verdicts = [handle(validator, SENDERS[0], evidence, is_evidence=True) for evidence in (one, other)]
     validator.ingest.advance(6)

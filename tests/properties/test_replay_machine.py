@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from sapo_node.ingest import seen
 from sapo_node.ingest.seen import ReplayWindow
 from sapo_node.storage.database import Database
-from sapo_protocol import Header, Opened
+from sapo_protocol import Header, Opened, load_manifest
 
 ISSUERS = (b"A" * 32, b"B" * 32)
 EPOCHS, COUNTERS, CONTENTS, BODIES = range(5), range(2), ("one", "two"), range(3)
@@ -42,11 +42,14 @@ def bits(bodies: set[int]) -> int:
     return sum(2**k for k in bodies)
 
 
+MANIFEST = load_manifest("starter")
+
+
 class ReplayMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.database = Database(None, (seen.SCHEMA,))
-        self.window = ReplayWindow(self.database)
+        self.window = ReplayWindow(self.database, MANIFEST)
         self.entries: dict[Key, Entry] = {}
         self.taken: list[tuple[Key, int]] = []
         self.closed_below = 0
@@ -80,7 +83,7 @@ class ReplayMachine(RuleBasedStateMachine):
 
     @rule()
     def the_node_restarts(self):
-        self.window = ReplayWindow(self.database)
+        self.window = ReplayWindow(self.database, MANIFEST)
 
     @invariant()
     def it_holds_the_first_envelope_of_each_round_and_the_bodies_that_came_with_it(self):

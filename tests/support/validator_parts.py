@@ -5,16 +5,13 @@ import random
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from context import KEY, context_of
-from sapo_node.ingest.pending import PendingQueue
+from sapo_node.app.node import PARTS, Parts
 from sapo_node.ingest.store import MessageStore
-from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
-from sapo_node.trust.ledger import Ledger
 from sapo_protocol import LocalError, Manifest, peer_id
 
 SENDER = peer_id(bytes([9]) * 32)
@@ -43,27 +40,29 @@ class ValidatorParts:
         key: Ed25519PrivateKey = KEY,
         *,
         trusted: tuple[str, ...] = (),
-        defences: Defences = DEFENDED,
+        parts: Parts = PARTS,
     ) -> None:
         self.manifest = manifest
         self.clock = ManualClock(3_100)
         self.swarm = context_of(manifest, rng, clock=self.clock, key=key)
         self.fatal: list[LocalError] = []
-        self.ledger = Ledger(database, trusted=trusted, defences=defences)
-        self.equivocation_handler = EquivocationHandler(self.ledger, defences=defences)
-        self.pending_queue = PendingQueue(database, manifest, rng=rng, defences=defences)
+        self.ledger = parts.ledger(database, trusted=trusted, limits=parts.limits)
+        self.equivocation_handler = EquivocationHandler(self.ledger, limits=parts.limits)
+        self.pending_queue = parts.pending_queue(database, manifest, rng=rng, limits=parts.limits, wire=parts.wire)
         self.message_store = MessageStore(manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
-        self.ingest = Ingest(
+        self.ingest = parts.ingest(
             self.swarm,
             database=database,
             counters=self.counters,
             ledger=self.ledger,
             equivocation_handler=self.equivocation_handler,
+            window=parts.window(database, manifest),
             pending_queue=self.pending_queue,
             message_store=self.message_store,
             on_fatal=self.fatal.append,
-            defences=defences,
+            limits=parts.limits,
+            wire=parts.wire,
         )
 
     async def verdict(self, message: bytes, sender: str = SENDER, *, shard: int = 0) -> Verdict:

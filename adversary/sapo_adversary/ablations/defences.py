@@ -1,22 +1,38 @@
-"""The defences of a node by name, and what a node without each is built with: the undefended arm of every attack.
+"""The defences of a node by name, and the parts of a node without each: the undefended arm of every attack.
 
-Each entry is data: fields of `Defences` and of `NetworkDefences` with other values, or another scorer. A field that is
-no longer there is a TypeError as soon as it is asked for, and a test plays every entry and sees its harm.
+A part without a defence is a class of `replacements`, another limit, another decoder or another scorer. Each class
+names the part that it stands for by its base, so that a base or a field that no longer exists is an error. A test
+plays every entry and sees its harm.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any
 
 from sapo_adversary.ablations import stock
-from sapo_adversary.ablations.replacements import Carriers, believe, believe_accuser, open_unseen, parse_unbound
+from sapo_adversary.ablations.replacements import (
+    AcceptsEveryEpoch,
+    AcceptsRepeats,
+    AcceptsSecondAnswers,
+    AcceptsSecondContents,
+    BelievesAccusers,
+    BelievesClaims,
+    BlamesCarriers,
+    ForgetsBans,
+    ForgivesForgeries,
+    KeepsZeroAdvantage,
+    MeasuredByAll,
+    OneLink,
+    OneTier,
+    open_unseen,
+    parse_unbound,
+)
 from sapo_adversary.scoring import SharedScorer
+from sapo_node.app.node import PARTS, Parts
 from sapo_node.groups.messages import reason_of
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.trust import constants
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import LocalError
 
 MANY = 10**9
@@ -25,20 +41,19 @@ MANY = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Defence:
-    """One defence of a node."""
+    """One defence of a node, and the differences of a node without it."""
 
     where: str
     """The file of the repository that implements it."""
-    node: Mapping[str, Any] = field(default_factory=dict)
-    """What a node without it is built with: fields of `Defences`."""
+    parts: tuple[type, ...] = ()
+    """Subclasses of the classes in `Parts`."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `Limits`."""
+    wire: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `Wire`."""
     network: Mapping[str, Any] = field(default_factory=dict)
-    """The same of its network: fields of `NetworkDefences`."""
+    """Fields of `NetworkDefences`."""
     scorer: type[SharedScorer] = SharedScorer
-    """The scorer of a node without it."""
-    believes_accusers: bool = False
-    """Whether a node without it takes any accusation for a proof; see `Undefended.of_node`."""
-    blames_carriers: bool = False
-    """Whether a node without it charges who forwarded a rollout."""
 
 
 _FILTERS = {
@@ -53,16 +68,15 @@ _FILTERS = {
 DEFENCES: Mapping[str, Defence] = {
     # A simulation sets the filters of its nodes.
     **{reason_of(filter_name): Defence(where) for filter_name, where in _FILTERS.items()},
-    "re-verification": Defence("node/sapo_node/verification/verifier.py", {"verify": believe}),
-    "strict signatures": Defence("protocol/sapo_protocol/signature.py", {"open_envelope": stock.open_envelope}),
+    "re-verification": Defence("node/sapo_node/verification/verifier.py", (BelievesClaims,)),
+    "strict signatures": Defence("protocol/sapo_protocol/signature.py", wire={"open_envelope": stock.open_envelope}),
     "signatures": Defence(
-        "protocol/sapo_protocol/rollout.py",
-        {"open_envelope": open_unseen, "recognise": lambda _counters, _envelope_id, _epoch: None},
+        "protocol/sapo_protocol/rollout.py", (ForgivesForgeries,), wire={"open_envelope": open_unseen}
     ),
-    "bound signatures": Defence("protocol/sapo_protocol/envelope.py", {"parse_envelope": parse_unbound}),
+    "bound signatures": Defence("protocol/sapo_protocol/envelope.py", wire={"parse_envelope": parse_unbound}),
     "strict decoding": Defence(
         "protocol/sapo_protocol/cbor.py",
-        {
+        wire={
             "decode_message": stock.decode_message,
             "parse_envelope": stock.parse_envelope,
             "decode_header": stock.decode_header,
@@ -70,35 +84,35 @@ DEFENCES: Mapping[str, Defence] = {
         },
     ),
     "own scorers": Defence("node/sapo_node/verification/tasks/scorers.py", scorer=stock.LibraryScorer),
-    "one-answer filter": Defence("node/sapo_node/sampling/filters/one_answer.py", {"one_answer": False}),
-    "measured by the healthy": Defence("node/sapo_node/sampling/sampler.py", {"healthy_reference": False}),
-    "zero-advantage groups dropped": Defence("node/sapo_node/verification/verifier.py", {"drops_flat": False}),
+    "one-answer filter": Defence("node/sapo_node/sampling/filters/one_answer.py", (AcceptsSecondAnswers,)),
+    "measured by the healthy": Defence("node/sapo_node/sampling/sampler.py", (MeasuredByAll,)),
+    "zero-advantage groups dropped": Defence("node/sapo_node/verification/verifier.py", (KeepsZeroAdvantage,)),
     "replay window": Defence(
         "node/sapo_node/ingest/seen.py",
-        {"replay_window": False, "one_content_per_counter": False, "epoch_window": False, "max_age": MANY},
+        (AcceptsRepeats, AcceptsSecondContents, AcceptsEveryEpoch),
+        limits={"max_age": MANY},
     ),
-    "one content a counter": Defence("node/sapo_node/ingest/seen.py", {"one_content_per_counter": False}),
-    "epoch window": Defence("node/sapo_node/ingest/validator.py", {"epoch_window": False}),
-    "proof of equivocation": Defence("node/sapo_node/trust/equivocation.py", believes_accusers=True),
-    "evidence budget": Defence("node/sapo_node/trust/equivocation.py", {"unknown_banned": MANY}),
-    "durable ledger": Defence("node/sapo_node/trust/ledger.py", {"durable_bans": False}),
-    "blame to the author": Defence("node/sapo_node/ingest/validator.py", blames_carriers=True),
-    "link lottery": Defence("node/sapo_node/ingest/pending.py", {"pending_by_link": False}),
-    "groups a turn": Defence("node/sapo_node/ingest/pending.py", {"turn_groups": MANY}),
-    "tier places": Defence("node/sapo_node/ingest/pending.py", {"pending_by_tier": False}),
-    "inbox bounds": Defence("node/sapo_node/ingest/pending.py", {"pending_per_peer": MANY, "pending_places": MANY}),
+    "one content a counter": Defence("node/sapo_node/ingest/seen.py", (AcceptsSecondContents,)),
+    "epoch window": Defence("node/sapo_node/ingest/seen.py", (AcceptsEveryEpoch,)),
+    "proof of equivocation": Defence("node/sapo_node/trust/equivocation.py", (BelievesAccusers,)),
+    "evidence budget": Defence("node/sapo_node/trust/equivocation.py", limits={"unknown_bans": MANY}),
+    "durable ledger": Defence("node/sapo_node/trust/ledger.py", (ForgetsBans,)),
+    "blame to the author": Defence("node/sapo_node/ingest/validator.py", (BlamesCarriers,)),
+    "link lottery": Defence("node/sapo_node/ingest/pending.py", (OneLink,)),
+    "groups a turn": Defence("node/sapo_node/ingest/pending.py", limits={"turn_groups": MANY}),
+    "tier places": Defence("node/sapo_node/ingest/pending.py", (OneTier,)),
+    "inbox bounds": Defence(
+        "node/sapo_node/ingest/pending.py", limits={"pending_per_peer": MANY, "pending_places": MANY}
+    ),
     "untrusted class": Defence(
-        "node/sapo_node/sampling/sampler.py",
-        {
-            "strangers_share": 1.0,
-            "untrusted_counters": 1.0,
-        },
+        "node/sapo_node/sampling/sampler.py", limits={"strangers_share": 1.0, "untrusted_counters": 1.0}
     ),
-    "envelope quota": Defence("node/sapo_node/ingest/validator.py", {"untrusted_counters": 1.0}),
+    "envelope quota": Defence("node/sapo_node/ingest/validator.py", limits={"untrusted_counters": 1.0}),
     "link rate": Defence(
-        "node/sapo_node/net/link_budget.py", {"strangers_per_second": float(MANY), "strangers_burst": float(MANY)}
+        "node/sapo_node/net/link_budget.py",
+        limits={"strangers_per_second": float(MANY), "strangers_burst": float(MANY)},
     ),
-    "promotion limits": Defence("node/sapo_node/trust/ledger.py", {"earned_per_epoch": MANY}),
+    "promotion limits": Defence("node/sapo_node/trust/ledger.py", limits={"earned_per_epoch": MANY}),
     "flood publishing": Defence("node/sapo_node/net/gossipsub.py", network={"flood_publishing": False}),
     "gossip repair": Defence("node/sapo_node/net/gossipsub.py", network={"gossip_repair": False}),
     "dialled mesh peers": Defence("node/sapo_node/net/gossipsub.py", network={"dialled_mesh_peers": False}),
@@ -114,47 +128,50 @@ DEFENCES: Mapping[str, Defence] = {
     "peer exchange limits": Defence("node/sapo_node/net/address_book.py", network={"named": MANY, "wrong": MANY}),
     "scored mesh": Defence("node/sapo_node/net/router.py", network={"scored_mesh": False}),
     "control caps": Defence("node/sapo_node/net/router.py", network={"control_caps": False}),
-    "mass limit": Defence("node/sapo_node/sampling/sampler.py", {"mass_limit": inf}),
-    "costly lies": Defence("node/sapo_node/trust/constants.py", {"offence": dict.fromkeys(constants.OFFENCE, 0.0)}),
+    "mass limit": Defence("node/sapo_node/sampling/sampler.py", limits={"loss_weight": inf}),
+    "costly lies": Defence(
+        "node/sapo_node/trust/constants.py", limits={"offence": dict.fromkeys(constants.OFFENCE, 0.0)}
+    ),
     "sender rate": Defence(
-        "node/sapo_node/net/link_budget.py", {"messages_per_second": float(MANY), "message_burst": float(MANY)}
+        "node/sapo_node/net/link_budget.py",
+        limits={"messages_per_second": float(MANY), "message_burst": float(MANY)},
     ),
 }
-"""Where two change one field, the later entry stands: who takes any signature takes those of a library too."""
+"""Where two entries set one field, the node has the value of the later one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undefended:
-    """What the nodes of one simulation are built with."""
+    """The parts of all nodes of one simulation."""
 
-    defences: Defences = DEFENDED
+    parts: Parts = PARTS
     network: NetworkDefences = NETWORK_DEFENDED
     scorer: type[SharedScorer] = SharedScorer
-    believes_accusers: bool = False
-    blames_carriers: bool = False
-
-    def of_node(self, issuer: bytes, carriers: Carriers) -> Defences:
-        """The defences of the node that has this public key (32 bytes) and notes its `carriers`."""
-        defences = self.defences
-        if self.believes_accusers:
-            defences = replace(defences, prove_equivocation=partial(believe_accuser, issuer))
-        if self.blames_carriers:
-            defences = replace(defences, blamed=carriers.last)
-        return defences
 
 
 def ablated(names: Iterable[str]) -> Undefended:
-    """What nodes without these defences are built with. Raises LocalError for an unknown name."""
+    """The parts of nodes without these defences. Raises LocalError for an unknown name."""
     names = frozenset(names)
     for name in sorted(names - DEFENCES.keys()):
         raise LocalError(f"no defence {name!r}; there are {', '.join(DEFENCES)}")
-    undefended = Undefended()
+    parts, undefended = PARTS, Undefended()
+    without: dict[type, None] = {}
     for lacking in (defence for name, defence in DEFENCES.items() if name in names):
+        parts = replace(parts, limits=replace(parts.limits, **lacking.limits), wire=replace(parts.wire, **lacking.wire))
+        without |= dict.fromkeys(lacking.parts)
         undefended = Undefended(
-            replace(undefended.defences, **lacking.node),
-            replace(undefended.network, **lacking.network),
-            undefended.scorer if lacking.scorer is SharedScorer else lacking.scorer,
-            undefended.believes_accusers or lacking.believes_accusers,
-            undefended.blames_carriers or lacking.blames_carriers,
+            network=replace(undefended.network, **lacking.network),
+            scorer=undefended.scorer if lacking.scorer is SharedScorer else lacking.scorer,
         )
-    return undefended
+    return replace(undefended, parts=replace(parts, **_combined(without)))
+
+
+def _combined(without: Iterable[type]) -> dict[str, Any]:
+    """By field of `Parts`, one class of all those that stand for its class."""
+    found: dict[str, Any] = {}
+    for each in fields(PARTS):
+        base = getattr(PARTS, each.name)
+        chosen = tuple(part for part in without if isinstance(base, type) and issubclass(part, base))
+        if chosen:
+            found[each.name] = type(base.__name__, chosen, {})
+    return found

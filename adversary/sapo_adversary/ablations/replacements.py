@@ -1,44 +1,43 @@
-"""What stands in place of parts of a node where a run goes without a defence; see `defences`."""
+"""The parts of a node without one defence: each class overrides what the defence does; see `defences`.
 
-from collections.abc import Mapping
+A node may go without several defences of one part: `ablated` then makes one class of their classes. So two classes that
+override one method of a part call `super`.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from sapo_adversary.attacks.cross_domain import elsewhere
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.types import GroupKey, VerifiedGroup
+from sapo_node.ingest.pending import ENDED_LINK, PendingQueue
+from sapo_node.ingest.seen import ReplayWindow
+from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Channel, Handle, Verdict
+from sapo_node.sampling.filters import Filters
+from sapo_node.sampling.filters.one_answer import OneAnswerFilter
+from sapo_node.sampling.sampler import Sampler
+from sapo_node.storage.context import SwarmContext
+from sapo_node.trust.constants import Fact, Tier
+from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import ScoreRequest
-from sapo_node.verification.verifier import request_for
+from sapo_node.verification.verifier import Verifier, request_for
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
     Equivocation,
-    Evidence,
-    Manifest,
+    Header,
     Opened,
     Rollout,
     Sealed,
     decode_body,
+    decode_evidence,
     decode_message,
     encode_evidence,
     parse_envelope,
     peer_id,
     verify_signature,
 )
-
-
-async def believe(manifest: Manifest, scorer: Any, rollout: Rollout) -> list[VerifiedGroup]:
-    """Take the claims for the rewards, without scoring."""
-    groups = []
-    for k, (header, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
-        if data is None or len(set(header.claims)) == 1:
-            continue
-        body = decode_body(data, manifest)
-        request = request_for(manifest, rollout, k, body)
-        [task] = await scorer.score([ScoreRequest(request.dataset, request.config, request.seed, ())])
-        place = (peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, k)
-        if task is not None:
-            groups.append(VerifiedGroup(*place, request.dataset, task.prompt, body.completions, header.claims))
-    return groups
 
 
 def open_unseen(sealed: Sealed) -> Opened:
@@ -54,28 +53,121 @@ def parse_unbound(data: bytes, *, network_id: bytes) -> Sealed:
     return next(signed, parsed[0])
 
 
-def believe_accuser(own: bytes, accusation: Evidence, _manifest: Manifest) -> Equivocation | None:
-    """Take any two envelopes of one issuer for a proof of equivocation; the node of the key `own` knows better of
-    itself.
-    """
-    if accusation.issuer == own:
+class ForgivesForgeries(Ingest):
+    """Ignores envelopes that carry this node's own key: without checked signatures anybody writes them."""
+
+    def _recognise(self, opened: Opened, header: Header) -> None:
+        del opened, header
+
+
+class BelievesAccusers(Ingest):
+    """Takes any two envelopes of one issuer for a proof of equivocation, except those of this node."""
+
+    def _ban(self, evidence: bytes, *, publish: bool) -> None:
+        accusation = decode_evidence(evidence, self._manifest)
+        if accusation.issuer != self._issuer:
+            proof = Equivocation(accusation.issuer, 0, 0, encode_evidence(*accusation.envelopes))
+            self._pending_queue.forget(self._equivocation_handler.ban(proof, publish=publish))
+
+
+class AcceptsRepeats(ReplayWindow):
+    """Takes an envelope as often as it comes."""
+
+    def received(self, envelope_id: bytes) -> int | None:
+        """None: the node knows no envelope again."""
+        del envelope_id
         return None
-    return Equivocation(accusation.issuer, 0, 0, encode_evidence(*accusation.envelopes))
 
 
-class Carriers:
-    """Of each issuer, the peer that last forwarded something of it to one node."""
+class AcceptsSecondContents(ReplayWindow):
+    """Takes any number of envelopes under one counter."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
+    def first(self, issuer: bytes, header: Header) -> bytes | None:
+        """None: the node remembers no envelope of a counter."""
+        del issuer, header
+        return None
+
+
+class AcceptsEveryEpoch(ReplayWindow):
+    """Takes rollouts of any epoch."""
+
+    def is_open(self, epoch: int, now: float) -> bool:
+        """True: every epoch is open."""
+        del epoch, now
+        return True
+
+
+class OneLink(PendingQueue):
+    """Draws issuers alike, by whichever link their rollouts came."""
+
+    def put(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
+        """Add a rollout as if its link had ended."""
+        del link
+        super().put(rollout, link=ENDED_LINK, tier=tier)
+
+    def credit(self, peer: str, groups: int) -> None:
+        """Give no credit."""
+
+
+class OneTier(PendingQueue):
+    """Has one tier for all peers."""
+
+    def put(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
+        """Add a rollout to the tier of strangers."""
+        del tier
+        super().put(rollout, link=link, tier=Tier.STRANGER)
+
+
+class ForgetsBans(Ledger):
+    """Forgets a banned peer as soon as it has refused it once, as a node that bans connections alone does."""
+
+    def admits(self, peer: str) -> bool:
+        """Whether the peer is not banned."""
+        admitted = super().admits(peer)
+        if not admitted:
+            self._accounts.pop(peer, None)
+        return admitted
+
+
+class BelievesClaims(Verifier):
+    """Takes the claims for the rewards, without scoring."""
+
+    async def verify(self, rollout: Rollout, *, rest_waits: bool = False) -> list[VerifiedGroup]:
+        """The groups of a rollout that claim an advantage."""
+        del rest_waits
+        groups = []
+        for k, (header, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
+            if data is None or len(set(header.claims)) == 1:
+                continue
+            body = decode_body(data, self._manifest)
+            request = request_for(self._manifest, rollout, k, body)
+            [task] = await self._scorer.score([ScoreRequest(request.dataset, request.config, request.seed, ())])
+            place = (peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, k)
+            if task is not None:
+                groups.append(VerifiedGroup(*place, request.dataset, task.prompt, body.completions, header.claims))
+        return groups
+
+
+class KeepsZeroAdvantage(Verifier):
+    """Keeps groups without advantage."""
+
+    def _is_without_advantage(self, rewards: Sequence[bool]) -> bool:
+        del rewards
+        return False
+
+
+class BlamesCarriers(Verifier):
+    """Charges an offence to the peer that last forwarded something of the issuer."""
+
+    def __init__(self, swarm: SwarmContext, *parts: Any, **settings: Any) -> None:
+        super().__init__(swarm, *parts, **settings)
         self._last: dict[str, str] = {}
 
-    def last(self, issuer: str) -> str:
-        """The peer id of who forwarded something of an issuer (a peer id); the issuer where nobody did."""
-        return self._last.get(issuer, issuer)
+    def _charge(self, issuer: str, fact: Fact) -> None:
+        self._ledger.report(self._last.get(issuer, issuer), fact)
 
     def noting(self, channels: Mapping[str, Channel]) -> dict[str, Channel]:
-        """The same channels, which note who forwards rollouts."""
+        """The same channels, which note the peers that forward rollouts."""
         return {
             topic: channel if channel.everybodys else replace(channel, handle=self._noting(channel.handle))
             for topic, channel in channels.items()
@@ -91,3 +183,23 @@ class Carriers:
             return verdict
 
         return noted
+
+
+class AcceptsSecondAnswers(Filters):
+    """Accepts completions that hold another answer before the scored one."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self._used = tuple(each for each in self._used if not isinstance(each, OneAnswerFilter))
+
+
+class MeasuredByAll(Sampler):
+    """Measures groups by all on offer."""
+
+    def _unit(self, groups: Sequence[VerifiedGroup], weights: Mapping[GroupKey, float]) -> float:
+        del groups
+        return median(weights.values())
+
+    def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
+        """All groups."""
+        return groups

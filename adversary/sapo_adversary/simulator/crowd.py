@@ -17,12 +17,12 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import Learner
 from sapo_adversary.simulator.oracle.audit import Audit
 from sapo_adversary.simulator.simulation import Simulation
+from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.net.seen_cache import RecentIds, content_id
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import (
     Manifest,
     RemoteError,
@@ -63,10 +63,10 @@ class Crowd:
         hub: MemoryHub,
         clock: TrioClock,
         audit: Audit | None,
-        defences: Defences = DEFENDED,
+        wire: Wire = WIRE,
     ) -> None:
         self._manifest = manifest
-        self._defences = defences
+        self._wire = wire
         self._scorer = scorer
         self._clock = clock
         self._audit = audit
@@ -142,7 +142,7 @@ class Crowd:
 
     def _is_rollout(self, data: bytes) -> bool:
         try:
-            self._defences.open_message(data, self._manifest)
+            self._wire.open_message(data, self._manifest)
         except RemoteError:
             return False
         return True

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from sapo_adversary.ablations.defences import Undefended
-from sapo_adversary.ablations.replacements import Carriers
+from sapo_adversary.ablations.replacements import BlamesCarriers
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.learners import learner_for
@@ -106,7 +106,6 @@ class Member:
         self._offset = _STAGGER * number
         if simulation.trusted:
             _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(simulation)))
-        carriers = Carriers(manifest)
         examples = examples_of(spec, manifest, scorer)
         self.node = build_node(
             _config_of(simulation, spec),
@@ -117,7 +116,7 @@ class Member:
             policy=self.learner,
             examples=examples,
             on_fatal=self._stop,
-            defences=undefended.of_node(identities[number].public_key, carriers),
+            parts=undefended.parts,
         )
         self.node.verifier.held_out.update(heldout_prompts(simulation, manifest, scorer))
         if audit:
@@ -131,9 +130,12 @@ class Member:
                 look=partial(audit.trained, self.log.findings, objective=spec.external_objective),
             )
         self.peer = self.node.peer_id
+        channels = self.node.channels
+        if isinstance(self.node.verifier, BlamesCarriers):
+            channels = self.node.verifier.noting(channels)
         self._network: MemoryNetwork | HonestNetwork = hub.join(
             self.peer,
-            carriers.noting(self.node.channels) if undefended.blames_carriers else self.node.channels,
+            channels,
             requests=self.node.requests(self._peers) if simulation.pulls else None,
             admit=self.node.admits,
             notify=self.node.notice,

@@ -12,10 +12,10 @@ from typing import Any
 
 import sapo_node.ingest.pending
 import sapo_node.ingest.validator
+import sapo_node.ingest.wire
 import sapo_node.net.memory
 import sapo_node.net.seen_cache
-import sapo_node.trust.defences
-from sapo_node.trust.defences import Defences
+from sapo_node.ingest.wire import Wire
 
 REMEMBERED = 20_000
 """Results of a stage that are kept at most; then all are forgotten at once."""
@@ -41,27 +41,27 @@ _PURE: tuple[tuple[Any, str, Key], ...] = (
     (sapo_node.net.memory, "content_id", _first),
     (sapo_node.net.seen_cache, "content_id", _first),
     (sapo_node.ingest.validator, "match_bodies", _envelope_and_bodies),
-    (sapo_node.trust.defences, "match_bodies", _envelope_and_bodies),
+    (sapo_node.ingest.wire, "match_bodies", _envelope_and_bodies),
     (sapo_node.ingest.pending, "encode_message", _all),
 )
 """Functions of the node, and by what of their arguments the result is determined. Scores are `SharedScorer`'s."""
 
 
 @contextmanager
-def memoised(defences: Defences) -> Iterator[Defences]:
-    """Keep the results of pure stages until the end of the block; yields the same defences, whose decoders do."""
+def memoised(wire: Wire) -> Iterator[Wire]:
+    """Keep the results of pure stages until the end of the block; yields decoders that do."""
     with ExitStack() as stack:
         for owner, name, key in _PURE:
             function = getattr(owner, name)
             stack.callback(setattr, owner, name, function)
             setattr(owner, name, _remembering(function, key))
         yield replace(
-            defences,
-            decode_message=_remembering(defences.decode_message, _first),
-            parse_envelope=_remembering(defences.parse_envelope, _first),
-            open_envelope=_remembering(defences.open_envelope, _first),
-            decode_header=_remembering(defences.decode_header, _first),
-            decode_body=_remembering(defences.decode_body, _first),
+            wire,
+            decode_message=_remembering(wire.decode_message, _first),
+            parse_envelope=_remembering(wire.parse_envelope, _first),
+            open_envelope=_remembering(wire.open_envelope, _first),
+            decode_header=_remembering(wire.decode_header, _first),
+            decode_body=_remembering(wire.decode_body, _first),
         )
 
 

@@ -38,8 +38,9 @@ def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progr
     manifest = manifest_of(simulation)
     clock = trio.testing.MockClock(autojump_threshold=0)
     undefended = ablated(simulation.without)
-    with set_up(simulation), memoised(undefended.defences) as defences:
-        play = partial(_play_all, simulation, manifest, replace(undefended, defences=defences))
+    with set_up(simulation), memoised(undefended.parts.wire) as wire:
+        undefended = replace(undefended, parts=replace(undefended.parts, wire=wire))
+        play = partial(_play_all, simulation, manifest, undefended)
         members = trio.run(partial(play, policies=policies, progress=progress), clock=clock)
     return {
         "scenario": simulation.as_dict(),
@@ -67,7 +68,7 @@ async def _play_all(
             hub=hub,
             clock=clock,
             audit=audit,
-            defences=undefended.defences,
+            wire=undefended.parts.wire,
         )
         if simulation.crowd
         else None

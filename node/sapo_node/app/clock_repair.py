@@ -37,6 +37,6 @@ def return_to_clock(folder: StateFolder, manifest: Manifest) -> int:
         location = StateLocation(folder.path)
         counters = Counters(database, manifest, now=now, key_is_new=False, rng=random.SystemRandom(), location=location)
         epoch = counters.return_to_clock(now)
-        ReplayWindow(database).return_to(epoch)
+        ReplayWindow(database, manifest).return_to(epoch)
         accounts.return_to(database, epoch)
     return epoch

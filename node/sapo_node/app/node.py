@@ -22,29 +22,54 @@ from sapo_node.app.tally import Tally
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.seen import ReplayWindow
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Peers, Responder
 from sapo_node.ingest.validator import Ingest
+from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.net.interface import Channel, NetworkNotice, PeerConnected, PeerGone, Requests
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Journal
 from sapo_node.observability.stored import Wait
 from sapo_node.rollouts.archive import Archive
 from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.filters import Filters
+from sapo_node.sampling.sampler import Sampler
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.training.policy import Policy
 from sapo_node.training.rollout import Answerer
 from sapo_node.training.trainer import Trainer
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.limits import LIMITS, Limits
 from sapo_node.verification.scheduler import VerificationScheduler
 from sapo_node.verification.verifier import OnVerified, Scorer, Unusable, Verifier
 from sapo_protocol import LocalError, Manifest, Rollout, evidence_topic, open_message, pull_protocol, rollouts_topics
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The limits, the decoders and the classes of a node. An experiment that measures a defence builds a node with
+    another class for the part that implements it; every other node has `PARTS`.
+    """
+
+    limits: Limits = LIMITS
+    wire: Wire = WIRE
+    ledger: type[Ledger] = Ledger
+    window: type[ReplayWindow] = ReplayWindow
+    pending_queue: type[PendingQueue] = PendingQueue
+    ingest: type[Ingest] = Ingest
+    verifier: type[Verifier] = Verifier
+    filters: type[Filters] = Filters
+    sampler: type[Sampler] = Sampler
+
+
+PARTS = Parts()
+"""The parts that every node has."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +103,7 @@ class Node:
     epochs: Epochs
     standing: MutableMapping[str, str]
     """What is wrong now, or awaited, by the part that says so; `observability/condition.py` has the parts."""
-    defences: Defences
+    parts: Parts
 
     @property
     def peer_id(self) -> str:
@@ -162,29 +187,39 @@ def build_node(
     archive: Archive | None = None,
     standing: MutableMapping[str, str] | None = None,
     on_fatal: Callable[[LocalError], None],
-    defences: Defences = DEFENDED,
+    parts: Parts = PARTS,
 ) -> Node:
     """Make the parts of a node. `counters` are in the same database. An error that must stop it goes to `on_fatal`."""
-    ledger = _ledger(config, swarm, database, counters, defences)
-    equivocation_handler = EquivocationHandler(ledger, defences=defences)
-    pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
+    limits, wire = parts.limits, parts.wire
+    ledger = parts.ledger(
+        database,
+        epoch=counters.believed_epoch(swarm.clock.now()),
+        trusted=config.trusted,
+        banned=config.banned,
+        now=swarm.clock.now,
+        limits=limits,
+    )
+    equivocation_handler = EquivocationHandler(ledger, limits=limits)
+    pending_queue = parts.pending_queue(database, swarm.manifest, rng=swarm.rng, limits=limits, wire=wire)
     message_store = _own_messages(database, counters, swarm.manifest)
-    ingest = Ingest(
+    ingest = parts.ingest(
         swarm,
         database=database,
         counters=counters,
         ledger=ledger,
         equivocation_handler=equivocation_handler,
+        window=parts.window(database, swarm.manifest),
         pending_queue=pending_queue,
         message_store=message_store,
         on_fatal=on_fatal,
         on_refused=journal.refused if journal else None,
-        defences=defences,
+        limits=limits,
+        wire=wire,
     )
-    verifier = Verifier(swarm, scorer, ledger, on_verified=_records(journal, archive), defences=defences)
+    verifier = parts.verifier(swarm, scorer, ledger, on_verified=_records(journal, archive), wire=wire)
     history = History(database)
     tally = Tally(database, history=history, ingest=ingest, verifier=verifier, journal=journal)
-    pool = _pool(database, ledger, pending_queue, tally, defences)
+    pool = _pool(database, ledger, pending_queue, tally, limits)
     return Node(
         config=config,
         swarm=swarm,
@@ -207,7 +242,7 @@ def build_node(
         history=history,
         tally=tally,
         standing={} if standing is None else standing,
-        defences=defences,
+        parts=parts,
         epochs=Epochs(swarm, counters=counters, ledger=ledger, ingest=ingest, pool=pool),
     )
 
@@ -223,9 +258,9 @@ def _records(journal: Journal | None, archive: Archive | None) -> OnVerified:
     return record
 
 
-def _pool(database: Database, ledger: Ledger, pending_queue: PendingQueue, tally: Tally, defences: Defences) -> Pool:
+def _pool(database: Database, ledger: Ledger, pending_queue: PendingQueue, tally: Tally, limits: Limits) -> Pool:
     """The pool. What waits of peers that the operator has banned since the last start goes, in the queue as well."""
-    pool = Pool(database, tier=ledger.tier, defences=defences, on_dropped=tally.dropped)
+    pool = Pool(database, tier=ledger.tier, limits=limits, on_dropped=tally.dropped)
     _forget(ledger.banned_by_operator(), pending_queue, pool)
     return pool
 
@@ -235,12 +270,6 @@ def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> N
     for peer in banned:
         pending_queue.forget(peer)
         pool.forget(peer)
-
-
-def _ledger(config: Config, swarm: SwarmContext, database: Database, counters: Counters, defences: Defences) -> Ledger:
-    now = swarm.clock.now
-    named = {"trusted": config.trusted, "banned": config.banned}
-    return Ledger(database, epoch=counters.believed_epoch(now()), **named, now=now, defences=defences)
 
 
 def _own_messages(database: Database, counters: Counters, manifest: Manifest) -> MessageStore:

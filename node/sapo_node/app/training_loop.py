@@ -104,7 +104,9 @@ class TrainingLoop:
             filters=config.filters,
             selection=config.selection,
             objective=config.external_objective,
-            defences=node.defences,
+            limits=node.parts.limits,
+            filters_type=node.parts.filters,
+            sampler_type=node.parts.sampler,
         )
         return Rounds(
             contribution=self._contribution,

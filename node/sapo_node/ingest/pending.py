@@ -34,9 +34,10 @@ from dataclasses import replace
 from typing import Any
 
 from sapo_node.ingest.bodies import together
+from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
-from sapo_node.trust.defences import DEFENDED, Defences
+from sapo_node.trust.limits import LIMITS, Limits
 from sapo_protocol import (
     Manifest,
     Rollout,
@@ -107,12 +108,19 @@ class PendingQueue:
     """Rollouts that wait for verification."""
 
     def __init__(
-        self, database: Database, manifest: Manifest, *, rng: random.Random, defences: Defences = DEFENDED
+        self,
+        database: Database,
+        manifest: Manifest,
+        *,
+        rng: random.Random,
+        limits: Limits = LIMITS,
+        wire: Wire = WIRE,
     ) -> None:
         self._database = database
         self._manifest = manifest
         self._rng = rng
-        self._defences = defences
+        self._limits = limits
+        self._wire = wire
         self._credit: dict[str, int] = {}
         """Of the issuers that have credit, the latest last."""
         self._blocks: dict[str, str] = {}
@@ -131,13 +139,11 @@ class PendingQueue:
         envelope, most = rollout.opened.envelope, self._manifest.max_message_bytes
         if waiting := self._take("envelope_id = ?", envelope_id):
             bodies = together(envelope, bodies, self._open(waiting).bodies, most=most)
-        link = link if self._defences.pending_by_link else ENDED_LINK
-        tier = tier if self._defences.pending_by_tier else Tier.STRANGER
         message = encode_message(envelope, bodies)
         places = _places(len(message))
-        while self._peers[peer] and self._peers[peer] + places > self._defences.pending_per_peer:
+        while self._peers[peer] and self._peers[peer] + places > self._limits.pending_per_peer:
             self._take("peer = ? ORDER BY rowid", peer)
-        while self._links[tier].total and self._links[tier].total + places > self._defences.pending_places:
+        while self._links[tier].total and self._links[tier].total + places > self._limits.pending_places:
             fullest = self._links[tier].fullest(self._rng)
             issuer = self._issuers[tier, fullest].fullest(self._rng, credit=self._credit, last=fullest)
             self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid", issuer, fullest, tier)
@@ -168,9 +174,9 @@ class PendingQueue:
     def _part(self, rollout: Rollout, *, link: str, tier: Tier) -> Rollout:
         """The bodies of a rollout that one turn takes. The others wait again, in places that the rollout had."""
         there = [k for k, body in enumerate(rollout.bodies) if body is not None]
-        if len(there) <= self._defences.turn_groups:
+        if len(there) <= self._limits.turn_groups:
             return rollout
-        taken = set(self._rng.sample(there, self._defences.turn_groups))
+        taken = set(self._rng.sample(there, self._limits.turn_groups))
         left = tuple(None if k in taken else body for k, body in enumerate(rollout.bodies))
         self.put(replace(rollout, bodies=left), link=link, tier=tier)
         return replace(rollout, bodies=tuple(body if k in taken else None for k, body in enumerate(rollout.bodies)))
@@ -180,9 +186,9 @@ class PendingQueue:
         that there are no more of them than places.
         """
         credit = self._credit.pop(peer, 0) + (groups or -1)
-        if credit > 0 and self._defences.pending_by_link:
+        if credit > 0:
             self._credit[peer] = min(credit, _MOST_CREDIT)
-        if len(self._credit) > self._defences.pending_places:
+        if len(self._credit) > self._limits.pending_places:
             del self._credit[next(iter(self._credit))]
 
     def _forwarded(self, issuers: list[str]) -> str:
@@ -214,7 +220,7 @@ class PendingQueue:
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""
-        self._database.execute("DELETE FROM inbox WHERE epoch < ?", epoch - self._defences.max_age)
+        self._database.execute("DELETE FROM inbox WHERE epoch < ?", epoch - self._limits.max_age)
         self._recount()
 
     def forget(self, peer: str) -> None:
@@ -242,7 +248,7 @@ class PendingQueue:
     def _open(self, message: bytes) -> Rollout:
         """Stored bytes go through the same validator as received ones, so a damaged row cannot become a rollout."""
         with self._database.decoding():
-            return self._defences.open_message(message, self._manifest)
+            return self._wire.open_message(message, self._manifest)
 
     def _take(self, order: str, *values: Any) -> bytes | None:
         """Take out the first rollout in an order; its message."""

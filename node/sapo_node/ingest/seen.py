@@ -6,8 +6,7 @@ a second one with other content under the same counter makes the pair a proof of
 """
 
 from sapo_node.storage.database import Database
-from sapo_node.trust.defences import DEFENDED, Defences
-from sapo_protocol import Header, Opened
+from sapo_protocol import Header, Manifest, Opened, in_window
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS seen (
@@ -23,23 +22,25 @@ CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL);
 class ReplayWindow:
     """What was accepted in the epochs that are still open."""
 
-    def __init__(self, database: Database, *, defences: Defences = DEFENDED) -> None:
+    def __init__(self, database: Database, manifest: Manifest) -> None:
         self._database = database
-        self._defences = defences
+        self._manifest = manifest
         row = database.row("SELECT before FROM forgotten")
         self._forgotten: int | None = row[0] if row else None
 
+    def is_open(self, epoch: int, now: float) -> bool:
+        """Whether an envelope of an epoch may still be accepted: the epoch is in the window of the spec, and this node
+        has not forgotten it.
+        """
+        return in_window(self._manifest, epoch, now) and self.remembers(epoch)
+
     def received(self, envelope_id: bytes) -> int | None:
         """The bodies that came with an accepted envelope, as bits by k; None when it was not accepted."""
-        if not self._defences.replay_window:
-            return None
         row = self._database.row("SELECT received FROM seen WHERE envelope_id = ?", envelope_id)
         return row[0] if row else None
 
     def first(self, issuer: bytes, header: Header) -> bytes | None:
         """The envelope accepted under the same counter, if there is one."""
-        if not self._defences.one_content_per_counter:
-            return None
         row = self._database.row(
             "SELECT envelope FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?",
             issuer,

@@ -15,15 +15,16 @@ from sapo_node.ingest.ignored import Ignored
 from sapo_node.ingest.pending import ENDED_LINK, PendingQueue
 from sapo_node.ingest.seen import ReplayWindow, bits_of
 from sapo_node.ingest.store import MessageStore
+from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.net.interface import Verdict
 from sapo_node.net.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database, StateError
 from sapo_node.trust.constants import Fact, Tier
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.limits import LIMITS, Limits
 from sapo_protocol import (
     Header,
     InventoryItem,
@@ -34,9 +35,9 @@ from sapo_protocol import (
     Sealed,
     decode_evidence,
     encode_evidence,
-    in_window,
     match_bodies,
     peer_id,
+    prove_equivocation,
     require_shard,
 )
 
@@ -64,11 +65,13 @@ class Ingest:
         counters: Counters,
         ledger: Ledger,
         equivocation_handler: EquivocationHandler,
+        window: ReplayWindow,
         pending_queue: PendingQueue,
         message_store: MessageStore,
         on_fatal: Callable[[LocalError], None],
         on_refused: Refused | None = None,
-        defences: Defences = DEFENDED,
+        limits: Limits = LIMITS,
+        wire: Wire = WIRE,
     ) -> None:
         """`on_fatal` is called with what must stop the node, `on_refused` with every message that was not accepted."""
         self._database = database
@@ -82,12 +85,13 @@ class Ingest:
         self._message_store = message_store
         self._on_fatal = on_fatal
         self._on_refused = on_refused
-        self._defences = defences
+        self._limits = limits
+        self._wire = wire
         self._sealed: Sealed | None = None
         """The envelope of the rollout at hand, as soon as there is one."""
-        self._window = ReplayWindow(database, defences=defences)
-        self._messages = LinkBudget(rate=defences.messages_per_second, burst=defences.message_burst)
-        self._strangers = LinkBudget(rate=defences.strangers_per_second, burst=defences.strangers_burst)
+        self._window = window
+        self._messages = LinkBudget(rate=limits.messages_per_second, burst=limits.message_burst)
+        self._strangers = LinkBudget(rate=limits.strangers_per_second, burst=limits.strangers_burst)
         """What each sender may bring of strangers."""
         self._links: set[str] = set()
         """The peers that are connected."""
@@ -177,31 +181,31 @@ class Ingest:
 
     def _admit(self, data: bytes, now: float, *, sender: str, shard: int | None = None) -> Verdict:
         """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what was asked for."""
-        defences = self._defences
+        wire = self._wire
         # Steps 2 and 3: MSG-1, MSG-2.
-        envelope, bodies = defences.decode_message(data, self._manifest)
+        envelope, bodies = wire.decode_message(data, self._manifest)
         # Step 4: ENV-1 to ENV-6.
-        self._sealed = sealed = defences.parse_envelope(envelope, network_id=self._manifest.network_id)
+        self._sealed = sealed = wire.parse_envelope(envelope, network_id=self._manifest.network_id)
         # Step 5: REP-1.
         earlier = self._require_news(sealed, bodies)
         # Step 6: local.
         self._require_admitted(sealed)
         # Step 7: ENV-7, SIG-1 to SIG-4.
-        opened = defences.open_envelope(sealed)
+        opened = wire.open_envelope(sealed)
         # Step 8: HDR-1 to HDR-4, EXT-1, EXT-2.
-        header = defences.decode_header(opened.payload, self._manifest)
+        header = wire.decode_header(opened.payload, self._manifest)
         # Step 9: TOP-3.
         if shard is not None:
             require_shard(self._manifest, shard, opened.issuer, header.epoch)
         # Step 10: TIME-2. Before step 12: an own envelope may be replayed long after this node forgot it.
-        is_open = in_window(self._manifest, header.epoch, now) and self._window.remembers(header.epoch)
-        if defences.epoch_window and not is_open:
+        if not self._window.is_open(header.epoch, now):
             raise _Ignore(Ignored.OUTSIDE_WINDOW)
         # Step 11: BODY-1.
         rollout = match_bodies(opened, header, bodies)
         # Step 12: DUTY-2.
         if opened.issuer == self._issuer:
             self._recognise(opened, header)
+            raise _Ignore(Ignored.DUPLICATE)
         # Step 13: REP-2.
         self._require_first(sealed, header)
         # Step 14: local.
@@ -243,10 +247,9 @@ class Ingest:
 
     def _recognise(self, opened: Opened, header: Header) -> None:
         try:
-            self._defences.recognise(self._counters, opened.envelope_id, header.epoch)
+            self._counters.recognise(opened.envelope_id, header.epoch)
         except KeyInUseElsewhere as error:
             self._on_fatal(error)
-        raise _Ignore(Ignored.DUPLICATE)
 
     def _require_first(self, sealed: Sealed, header: Header) -> None:
         """One content for each (issuer, epoch, counter): the node bans an issuer that signs a second one."""
@@ -255,7 +258,7 @@ class Ingest:
             return
         if self._equivocation_handler.hears(sealed.issuer):
             with self._database.decoding():
-                accepted = self._defences.parse_envelope(first, network_id=self._manifest.network_id)
+                accepted = self._wire.parse_envelope(first, network_id=self._manifest.network_id)
             self._ban(encode_evidence(accepted, sealed), publish=True)
         raise _Ignore(Ignored.EQUIVOCATION)
 
@@ -265,7 +268,7 @@ class Ingest:
         The link is not charged for what is `free`. That is what this node asked for: the requests bound it. It is also
         what a connected peer signed: its counters bound it, and a flood that its neighbours forward must not refuse it.
         """
-        if header.counter >= self._manifest.max_rounds * self._defences.untrusted_counters:
+        if header.counter >= self._manifest.max_rounds * self._limits.untrusted_counters:
             raise _Ignore(Ignored.OVER_QUOTA)
         if not free and not self._strangers.take(sender, now):
             raise _Ignore(Ignored.LINK_BUSY)
@@ -286,9 +289,7 @@ class Ingest:
         return Verdict.ACCEPT
 
     def _ban(self, evidence: bytes, *, publish: bool) -> None:
-        proof = self._defences.prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
-        if proof is None:
-            return
+        proof = prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
         if proof.issuer == self._issuer:
             self._on_fatal(
                 KeyInUseElsewhere(

@@ -12,7 +12,7 @@ from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
-from sapo_node.trust.defences import DEFENDED, Defences
+from sapo_node.trust.limits import LIMITS, Limits
 from sapo_protocol import Completion, Finish
 
 SCHEMA = """
@@ -44,13 +44,13 @@ class Pool:
         database: Database,
         *,
         tier: Callable[[str], Tier] = lambda _: Tier.STRANGER,
-        defences: Defences = DEFENDED,
+        limits: Limits = LIMITS,
         on_dropped: OnDropped = lambda _, __: None,
     ) -> None:
         """`tier(peer id)` is the tier of a peer now. `on_dropped` is called in the transaction that drops groups."""
         self._database = database
         self._tier = tier
-        self._max_age = defences.max_age
+        self._max_age = limits.max_age
         self._on_dropped = on_dropped
         self._read: dict[GroupKey, VerifiedGroup] = {}
         """Those that were there when they were last asked for: most wait for many rounds."""

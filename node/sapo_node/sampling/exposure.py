@@ -12,7 +12,7 @@ from typing import Any
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.ranges import Share
 from sapo_node.trust import constants
-from sapo_node.trust.defences import DEFENDED, Defences
+from sapo_node.trust.limits import LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class _State:
 class Exposure:
     """The strangers' share of one node."""
 
-    def __init__(self, *, defences: Defences = DEFENDED) -> None:
-        self.share = defences.strangers_share
+    def __init__(self, *, limits: Limits = LIMITS) -> None:
+        self.share = limits.strangers_share
         """Of the external groups of a round, between 0 and 1."""
 
     def observe(self, *, strangers: int, alarm: bool) -> None:

@@ -30,8 +30,8 @@ from sapo_node.sampling.sampler import NotDrawn, Sampler, WeightedGroup
 from sapo_node.sampling.weights import Selection
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.limits import LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +65,26 @@ class ExternalSampler:
         filters: Sequence[str],
         selection: Selection,
         objective: ExternalObjective = "positive-only",
-        defences: Defences = DEFENDED,
+        limits: Limits = LIMITS,
+        filters_type: type[Filters] = Filters,
+        sampler_type: type[Sampler] = Sampler,
     ) -> None:
         """`local` and `external` are I and J as the operator set them."""
         self._ledger = ledger
         self._pass_rates = PassRates()
-        self._filters = Filters(filters, self._pass_rates, ledger.tier, defences=defences)
+        self._filters = filters_type(filters, self._pass_rates, ledger.tier)
         self._ratio = ratio_of(local, external, self._pass_rates)
-        self._exposure = Exposure(defences=defences)
+        self._exposure = Exposure(limits=limits)
         self._watch = RewardWatch(self._pass_rates)
         self._local_weight = LocalWeight(self._pass_rates, by_pass_rate="baseline" in filters, objective=objective)
-        self._sampler = Sampler(
+        self._sampler = sampler_type(
             ledger,
             rng,
             self._pass_rates,
             selection,
             objective=objective,
             local_weight=self._local_weight,
-            defences=defences,
+            limits=limits,
         )
         parts: dict[str, Part] = {
             "pass rates": self._pass_rates,

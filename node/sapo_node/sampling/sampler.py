@@ -43,8 +43,8 @@ from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import Selection, loss_weight, own_advantages, preference, worth
 from sapo_node.trust import constants
 from sapo_node.trust.constants import PeerState, Tier
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.limits import LIMITS, Limits
 
 _LEAST_SHARE = 0.25
 """A group that fits into what is left only with less than this is kept for another round that has more room for it."""
@@ -144,7 +144,7 @@ class Sampler:
         *,
         objective: ExternalObjective = "positive-only",
         local_weight: LocalWeight | None = None,
-        defences: Defences = DEFENDED,
+        limits: Limits = LIMITS,
     ) -> None:
         """Without `local_weight` the groups on offer alone make the unit."""
         self._objective: ExternalObjective = objective
@@ -153,7 +153,7 @@ class Sampler:
         self._pass_rates = pass_rates
         self._selection = selection
         self._rng = rng
-        self._defences = defences
+        self._limits = limits
 
     def draw(self, offered: Sequence[Offered], count: int, *, epoch: int, strangers: float) -> Draw:
         """At most `count` groups (J) of those on offer, of which strangers fill at most the share `strangers`, and at
@@ -170,7 +170,7 @@ class Sampler:
         places: list[tuple[_Candidate, float]] = []
         waiting: list[tuple[_Candidate, NotDrawn]] = []
         for each in self._candidates(fresh, epoch):
-            share = each.share(self._defences.mass_limit, room=room, whole=whole)
+            share = each.share(self._limits.loss_weight, room=room, whole=whole)
             if self._ledger.state(each.group.peer) is PeerState.BANNED:
                 passed.append((each.group, NotDrawn.BANNED))
             elif len(drawn) == count:
@@ -199,7 +199,7 @@ class Sampler:
         most `space` bytes.
         """
         for number, (each, _) in enumerate(waiting):
-            share = each.share(self._defences.mass_limit, room=room, whole=room)
+            share = each.share(self._limits.loss_weight, room=room, whole=room)
             is_alike = each.is_stranger == drawn.is_stranger and each.group.peer != drawn.group.peer
             if is_alike and share and each.group.size <= space:
                 del waiting[number]
@@ -227,8 +227,6 @@ class Sampler:
         """The weight by which all groups are measured, given the weight of each. Strangers have no part in it where
         others offer groups: many light groups would make all others look too heavy, and many long ones too light.
         """
-        if not self._defences.healthy_reference:
-            return median(weights.values())
         known = [group for group in groups if self._ledger.tier(group.peer) is not Tier.STRANGER]
         unit = median(weights[group.place] for group in known or groups)
         local = self._local_weight.value if self._local_weight else None
@@ -241,13 +239,13 @@ class Sampler:
         tiers: defaultdict[Tier, list[VerifiedGroup]] = defaultdict(list)
         for group in groups:
             tiers[self._ledger.tier(group.peer)].append(group)
-        if not tiers or not self._defences.healthy_reference:
+        if not tiers:
             return groups
         return max(tiers.values(), key=lambda each: fmean(worth(group, self._pass_rates) for group in each))
 
     def _passed(self, group: VerifiedGroup, count: int, epoch: int) -> NotDrawn | None:
         """Why a group takes no part in a draw of `count` groups; None where it does."""
-        if group.epoch < epoch - self._defences.max_age:
+        if group.epoch < epoch - self._limits.max_age:
             return NotDrawn.TOO_OLD
         if count == 0:
             return NotDrawn.NONE_WANTED

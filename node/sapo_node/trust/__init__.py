@@ -1,5 +1,5 @@
 """How much this node trusts each peer, from what this node saw itself. No opinion of a peer ever enters.
 
 Facts come in through `Ledger.report`, and the state of a peer comes out of `Ledger.state`. `constants` holds the
-numbers and `accounts` the tables. `defences` holds what a node does against attackers, as values. Imports `storage`.
+numbers, `limits` hands them to the parts, and `accounts` holds the tables. Imports `storage`.
 """

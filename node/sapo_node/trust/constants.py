@@ -1,5 +1,5 @@
-"""The only place with numbers about trust. Callers report facts; this module decides what a fact weighs. `defences`
-gives the limits to the parts that enforce them.
+"""The only place with numbers about trust. Callers report facts; this module decides what a fact weighs. `limits` hands
+them to the parts.
 
 Beta-style evidence with forgetting (Josang and Ismail 2002): trust = (good + 1) / (good + LIE_FACTOR * bad + 2),
 where every fact first fades what was known before. So the credit of a peer is bounded: after any number of good

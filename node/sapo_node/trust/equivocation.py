@@ -8,8 +8,8 @@ import logging
 from collections import deque
 
 from sapo_node.trust.constants import Tier
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.limits import LIMITS, Limits
 from sapo_protocol import Equivocation, peer_id
 
 logger = logging.getLogger(__name__)
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 class EquivocationHandler:
     """Bans equivocators and publishes the evidence."""
 
-    def __init__(self, ledger: Ledger, *, defences: Defences = DEFENDED) -> None:
+    def __init__(self, ledger: Ledger, *, limits: Limits = LIMITS) -> None:
         self._ledger = ledger
-        self._most = defences.unknown_banned
+        self._most = limits.unknown_bans
         self._unknown_peers = 0
         self._broadcast: set[str] = set()
         self._to_publish: deque[bytes] = deque(maxlen=self._most)

@@ -18,7 +18,7 @@ from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account, Offence, account_from, offences_of
 from sapo_node.trust.constants import Evidence, Fact, PeerState, Tier
 from sapo_node.trust.decisions import CONFIG, EVIDENCE, Decision, decisions, pardons, replace_all
-from sapo_node.trust.defences import DEFENDED, Defences
+from sapo_node.trust.limits import LIMITS, Limits
 from sapo_protocol import Equivocation, peer_id
 
 logger = logging.getLogger(__name__)
@@ -40,14 +40,14 @@ class Ledger:
         trusted: Iterable[str] = (),
         banned: Iterable[str] = (),
         now: Callable[[], float] = time.time,
-        defences: Defences = DEFENDED,
+        limits: Limits = LIMITS,
     ) -> None:
         """`epoch` is the one that runs. `trusted` and `banned` are the peer ids in the configuration. `now` gives Unix
         time.
         """
         self._database = database
         self._now = now
-        self._defences = defences
+        self._limits = limits
         self._epoch = epoch
         self._decisions: dict[str, Decision] = {}
         self._version: int | None = None
@@ -117,18 +117,14 @@ class Ledger:
 
     def admits(self, peer: str) -> bool:
         """Whether this node deals with the peer at all."""
-        if self.state(peer) is not PeerState.BANNED:
-            return True
-        if not self._defences.durable_bans:
-            self._accounts.pop(peer, None)
-        return False
+        return self.state(peer) is not PeerState.BANNED
 
     def report(self, peer: str, fact: Fact) -> Account:
         """Enter one fact that this node saw first-hand; the account after it."""
         before = self._earned(peer)
-        evidence = before.evidence.after(fact, self._defences.offence)
+        evidence = before.evidence.after(fact, self._limits.offence)
         earned_now = before.earned_now if before.earned_epoch == self._epoch else 0
-        counts = fact is Fact.VERIFIED_GROUP and earned_now < self._defences.earned_per_epoch
+        counts = fact is Fact.VERIFIED_GROUP and earned_now < self._limits.earned_per_epoch
         state = constants.state_after(before.state, evidence)
         changed = state is not before.state
         recovered = changed and state is PeerState.UNTRUSTED

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from sapo_node.groups.task_name import task_name
 from sapo_node.groups.types import VerifiedGroup
+from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
-from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_protocol import (
@@ -68,14 +68,14 @@ class Verifier:
         ledger: Ledger,
         *,
         on_verified: OnVerified | None = None,
-        defences: Defences = DEFENDED,
+        wire: Wire = WIRE,
     ) -> None:
         """`on_verified` is called with what the verification of each group found."""
         self._manifest = swarm.manifest
         self._scorer = scorer
         self._ledger = ledger
         self._rng = swarm.rng
-        self._defences = defences
+        self._wire = wire
         self._on_verified = on_verified
         self.held_out: set[str] = set()
         """Prompts that this node is evaluated on, and trains on none of."""
@@ -90,8 +90,6 @@ class Verifier:
 
         `rest_waits`: whether more bodies of it wait for another turn, so that none is noted as left out.
         """
-        if self._defences.verify:
-            return await self._defences.verify(self._manifest, self._scorer, rollout)
         peer = peer_id(rollout.opened.issuer)
         bodies = self._readable_bodies(rollout, peer, rest_waits=rest_waits)
         requests = [request_for(self._manifest, rollout, k, body) for k, body in bodies.items()]
@@ -121,15 +119,15 @@ class Verifier:
                 if rest_waits or k in met:
                     continue
                 self._note(rollout, k, Unusable.NO_BODY)
-            elif len(set(group.claims)) == 1 and self._defences.drops_flat and not self._audits():
+            elif self._is_without_advantage(group.claims) and not self._audits():
                 self._note(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:
                 try:
-                    bodies[k] = self._defences.decode_body(data, self._manifest)
+                    bodies[k] = self._wire.decode_body(data, self._manifest)
                 except RemoteError as error:
                     logger.info("a body of %s is malformed: %s", peer, error)
                     self._note(rollout, k, Unusable.MALFORMED_BODY)
-                    self._ledger.report(self._defences.blamed(peer), Fact.MALFORMED_BODY)
+                    self._charge(peer, Fact.MALFORMED_BODY)
             met.add(k)
         return bodies
 
@@ -140,6 +138,14 @@ class Verifier:
         if len(self._met) > KEPT_ENVELOPES:
             del self._met[next(iter(self._met))]
         return met
+
+    def _charge(self, issuer: str, fact: Fact) -> None:
+        """Report an offence of the issuer (a peer id): it signed what any peer may have forwarded."""
+        self._ledger.report(issuer, fact)
+
+    def _is_without_advantage(self, rewards: Sequence[bool]) -> bool:
+        """Whether rewards, claimed or computed, leave nothing to learn from the group."""
+        return len(set(rewards)) == 1
 
     def _audits(self) -> bool:
         """Whether to score a group that is claimed zero-advantage, at random."""
@@ -153,11 +159,11 @@ class Verifier:
         reason = compare(header.groups[k], scored)
         if reason is Unusable.FALSE_CLAIM:
             logger.info("%s claims rewards that its completions do not earn", peer)
-            self._ledger.report(self._defences.blamed(peer), Fact.FALSE_CLAIM)
+            self._charge(peer, Fact.FALSE_CLAIM)
         if reason is not None or scored is None:
             return reason or Unusable.UNSCORED
         self.verified += 1
-        if len(set(scored.rewards)) == 1 and self._defences.drops_flat:
+        if self._is_without_advantage(scored.rewards):
             return Unusable.ZERO_ADVANTAGE
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
         if scored.prompt in self.held_out:

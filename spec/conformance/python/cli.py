@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sapo_node.app.state import SCHEMA
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.seen import ReplayWindow
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Verdict
@@ -123,6 +124,7 @@ def validator_at(manifest: Manifest, now: float = 0.0) -> Ingest:
         counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
         ledger=ledger,
         equivocation_handler=EquivocationHandler(ledger),
+        window=ReplayWindow(database, manifest),
         pending_queue=PendingQueue(database, manifest, rng=rng),
         message_store=MessageStore(manifest),
         on_fatal=_stop,

@@ -20,7 +20,7 @@ from libp2p.pubsub.pb import rpc_pb2
 
 from context import KEY, context_of
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
-from sapo_adversary.ablations.replacements import Carriers
+from sapo_adversary.ablations.replacements import BlamesCarriers
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.gossip.peer import LinkLost, running
 from sapo_adversary.attacks.kit import Key, Kit
@@ -45,16 +45,13 @@ from sapo_node.net.tcp import TrackedTcp
 from sapo_node.sampling.exposure import Exposure
 from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.sampler import Sampler
 from sapo_node.sampling.weights import loss_weight
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.equivocation import EquivocationHandler
-from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import build_task
-from sapo_node.verification.verifier import Verifier
 from sapo_protocol import (
     Completion,
     Equivocation,
@@ -96,20 +93,30 @@ def message(author=AUTHOR, counter=0, *, epoch=EPOCH, groups=1):
     return means.message(author, epoch, counter, means.flawless(author, epoch, counter, groups))
 
 
-def filter_name(undefended, **settings):
-    return ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(1), defences=undefended.defences, **settings)
+def validator(undefended, **settings):
+    return ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(1), parts=undefended.parts, **settings)
+
+
+def with_limits(undefended, **limits):
+    parts = undefended.parts
+    return replace(undefended, parts=replace(parts, limits=replace(parts.limits, **limits)))
 
 
 def ledger(undefended, **settings):
-    return Ledger(Database(None, SCHEMA), defences=undefended.defences, **settings)
+    return undefended.parts.ledger(Database(None, SCHEMA), limits=undefended.parts.limits, **settings)
+
+
+def verifier_of(undefended, node):
+    parts = undefended.parts
+    return parts.verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, wire=parts.wire)
 
 
 async def takes(undefended, data, author=AUTHOR):
     """Whether any group of a message comes to the pool."""
-    node = filter_name(undefended, trusted=(author.peer,))
+    node = validator(undefended, trusted=(author.peer,))
     await node.verdict(data)
     rollout = node.pending_queue.draw(node.ledger.tier(author.peer))
-    verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=undefended.defences)
+    verifier = verifier_of(undefended, node)
     return rollout is not None and bool(await verifier.verify(rollout))
 
 
@@ -180,7 +187,7 @@ def false_step_teaches(names):
 
 
 async def second_answer_teaches(undefended):
-    filters = Filters((), PassRates(), defences=undefended.defences)
+    filters = undefended.parts.filters((), PassRates())
     return teaches(filters, "Probably <answer>5</answer> 2+2=4. So <answer>4</answer>")
 
 
@@ -213,7 +220,7 @@ async def forgery_is_taken(undefended):
 
 
 async def nobodys_signature_is_taken(undefended):
-    attack, node = ATTACKS["small-order"](kit()), filter_name(undefended)
+    attack, node = ATTACKS["small-order"](kit()), validator(undefended)
     packets = [packet for _ in range(14) for packet in attack.act(AUTHOR, EPOCH)]
     return Verdict.ACCEPT in [await node.verdict(packet.data) for packet in packets]
 
@@ -246,17 +253,17 @@ async def flat_group_is_taken(undefended):
 
 
 async def round_is_taken_twice(undefended):
-    node = filter_name(undefended)
+    node = validator(undefended)
     return [await node.verdict(message()) for _ in range(2)] == [Verdict.ACCEPT] * 2
 
 
 async def second_content_is_taken(undefended):
-    node = filter_name(undefended)
+    node = validator(undefended)
     return [await node.verdict(message(groups=n)) for n in (1, 2)] == [Verdict.ACCEPT] * 2
 
 
 async def old_round_is_taken(undefended):
-    return await filter_name(undefended).verdict(message(epoch=EPOCH - 4)) is Verdict.ACCEPT
+    return await validator(undefended).verdict(message(epoch=EPOCH - 4)) is Verdict.ACCEPT
 
 
 def accusation():
@@ -265,10 +272,9 @@ def accusation():
 
 
 async def innocent_is_banned(undefended):
-    node = filter_name(undefended)
+    node = validator(undefended)
     for number, own_key in enumerate((KEY, private_key(1))):  # of the accused itself nothing is believed
-        defences = undefended.of_node(own_key.public_key().public_bytes_raw(), Carriers(MANIFEST))
-        node = filter_name(replace(undefended, defences=defences), key=own_key)
+        node = validator(undefended, key=own_key)
         await node.ingest.handle_evidence(SENDER, accusation())
         if number == 0:
             banned = node.ledger.state(AUTHOR.peer) is PeerState.BANNED
@@ -279,7 +285,7 @@ async def innocent_is_banned(undefended):
 
 
 async def strangers_are_convicted_without_end(undefended):
-    equivocation_handler = EquivocationHandler(ledger(undefended), defences=undefended.defences)
+    equivocation_handler = EquivocationHandler(ledger(undefended), limits=undefended.parts.limits)
     for number in range(constants.UNKNOWN_BANS):
         equivocation_handler.ban(Equivocation(key(number + 2).issuer, EPOCH, 0, b"proof"), publish=False)
     return equivocation_handler.hears(AUTHOR.issuer)
@@ -303,20 +309,19 @@ async def lies_cost_nothing(undefended):
 
 
 async def carrier_is_blamed(undefended):
-    carriers, means = Carriers(MANIFEST), kit()
-    node = filter_name(undefended)
+    means, node = kit(), validator(undefended)
+    verifier = verifier_of(undefended, node)
     channel = Channel(partial(node.ingest.handle, shard=0), MANIFEST.max_message_bytes)
-    [noting] = carriers.noting({"rollouts": channel}).values()
-    await noting.handle(SENDER, means.message(AUTHOR, EPOCH, 0, [means.lie(AUTHOR, EPOCH, 0, 0)]))
-    defences = undefended.of_node(b"", carriers)
-    verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=defences)
+    if isinstance(verifier, BlamesCarriers):
+        [channel] = verifier.noting({"rollouts": channel}).values()
+    await channel.handle(SENDER, means.message(AUTHOR, EPOCH, 0, [means.lie(AUTHOR, EPOCH, 0, 0)]))
     await verifier.verify(node.pending_queue.draw(Tier.STRANGER))
     return bool(node.ledger.offences(SENDER)) and not node.ledger.offences(AUTHOR.peer)
 
 
 async def crowded_link_has_most_turns(undefended):
     """One link brings 15 keys and another brings one; each is drawn, and comes again."""
-    node = filter_name(undefended)
+    node = validator(undefended)
     links = {key(number).peer: "alone" if number == 2 else SENDER for number in range(2, 18)}
     for number in range(2, 18):
         await node.verdict(message(key(number)), links[key(number).peer])
@@ -330,14 +335,14 @@ async def crowded_link_has_most_turns(undefended):
 
 
 async def large_rollout_has_one_turn(undefended):
-    node = filter_name(undefended)
+    node = validator(undefended)
     await node.verdict(message(AUTHOR, groups=16))
     return all(node.pending_queue.draw(Tier.STRANGER).bodies)
 
 
 async def strangers_evict_a_friend(undefended):
-    small = replace(undefended, defences=replace(undefended.defences, pending_places=4))
-    node = filter_name(small, trusted=(AUTHOR.peer,))
+    small = with_limits(undefended, pending_places=4)
+    node = validator(small, trusted=(AUTHOR.peer,))
     for number in range(1, 18):
         await node.verdict(message(key(number)), f"link {number}")
     drawn = [node.pending_queue.draw(tier) for tier in (Tier.FRIEND, *[Tier.STRANGER] * 4)]
@@ -345,14 +350,14 @@ async def strangers_evict_a_friend(undefended):
 
 
 async def link_brings_strangers_without_end(undefended):
-    few = replace(undefended.defences, strangers_burst=undefended.defences.strangers_burst / 128)
-    node = filter_name(replace(undefended, defences=few))
+    burst = undefended.parts.limits.strangers_burst
+    node = validator(with_limits(undefended, strangers_burst=burst / 128))
     verdicts = [await node.verdict(message(key(number))) for number in range(2, 8)]
     return verdicts == [Verdict.ACCEPT] * 6
 
 
 async def one_peer_fills_the_inbox(undefended):
-    node = filter_name(undefended)
+    node = validator(undefended)
     for counter in range(constants.PENDING_PER_PEER + 5):
         await node.verdict(message(counter=counter))
     return len(node.pending_queue) > constants.PENDING_PER_PEER
@@ -360,7 +365,7 @@ async def one_peer_fills_the_inbox(undefended):
 
 async def untrusted_advances_as_it_likes(undefended):
     beyond = int(MANIFEST.max_rounds * constants.UNTRUSTED_COUNTERS)
-    return await filter_name(undefended).verdict(message(counter=beyond)) is Verdict.ACCEPT
+    return await validator(undefended).verdict(message(counter=beyond)) is Verdict.ACCEPT
 
 
 async def stranger_is_promoted_within_an_epoch(undefended):
@@ -372,7 +377,7 @@ async def stranger_is_promoted_within_an_epoch(undefended):
 
 
 async def sender_is_heard_without_end(undefended):
-    node = filter_name(undefended)
+    node = validator(undefended)
     data = message()
     for _ in range(int(constants.MESSAGE_BURST) + 1):
         await node.verdict(data)
@@ -388,8 +393,8 @@ def group(peer, counter, *, length=50):
 
 
 def drawn(undefended, book, groups, count):
-    sampler = Sampler(book, random.Random(0), PassRates(), "trust", defences=undefended.defences)
-    strangers = Exposure(defences=undefended.defences).share
+    sampler = undefended.parts.sampler(book, random.Random(0), PassRates(), "trust", limits=undefended.parts.limits)
+    strangers = Exposure(limits=undefended.parts.limits).share
     return sampler.draw([Offered(each) for each in groups], count, epoch=10, strangers=strangers).groups
 
 

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from attacked import attacked, poison, refused, violations
 from context import context_of
 from sapo_adversary.ablations import stock
+from sapo_adversary.ablations.replacements import KeepsZeroAdvantage
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.corpus import corpus
 from sapo_adversary.attacks.cross_domain import elsewhere
@@ -26,8 +27,7 @@ from sapo_node.app.state import SCHEMA
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import PeerState, Tier
-from sapo_node.trust.defences import DEFENDED
-from sapo_node.verification.verifier import Unusable, Verifier
+from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
 from validator_parts import ValidatorParts
 
@@ -65,9 +65,7 @@ async def verified_or_unusable(case, number):
     verdict = await node.verdict(case.make(Draft(kit, author, EPOCH, 3, groups=case.groups)))
     reasons = set(node.refused())
     if verdict is Verdict.ACCEPT:
-        verifier = Verifier(
-            context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=replace(DEFENDED, drops_flat=False)
-        )
+        verifier = KeepsZeroAdvantage(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger)
         await verifier.verify(node.pending_queue.draw(Tier.FRIEND))
         reasons = set(verifier.unusable) & {Unusable.MALFORMED_BODY}
     return verdict, reasons
@@ -139,12 +137,7 @@ async def test_no_bomb_ever_reaches_the_library(name, options, monkeypatch):
         node = validator()
         verdict = await node.verdict(message)
         if verdict is Verdict.ACCEPT:
-            verifier = Verifier(
-                context_of(MANIFEST, random.Random(1)),
-                SCORER,
-                node.ledger,
-                defences=replace(DEFENDED, drops_flat=False),
-            )
+            verifier = KeepsZeroAdvantage(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger)
             assert await verifier.verify(node.pending_queue.draw(node.ledger.tier(author.peer))) == []
             assert verifier.unusable == {Unusable.MALFORMED_BODY: band.groups}
         else:

@@ -10,10 +10,11 @@ from itertools import cycle, islice
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sapo_node.app.node import Parts
 from sapo_node.net.interface import Verdict
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
-from sapo_node.trust.defences import Defences
+from sapo_node.trust.limits import Limits
 from sapo_protocol import peer_id
 from validator_parts import ValidatorParts
 
@@ -55,7 +56,7 @@ def validator(database, manifest, rng, authors, neighbours):
         manifest,
         rng,
         trusted=tuple(map(name, authors(1, FRIEND))),
-        defences=Defences(pending_places=PLACES),
+        parts=Parts(limits=Limits(pending_places=PLACES)),
     )
     for neighbour in neighbours:
         validator.ingest.begin_link(name(neighbour))

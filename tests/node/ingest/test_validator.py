@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sapo_node.app.node import Parts
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.ingest.pending import ENDED_LINK, PLACE_BYTES
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
-from sapo_node.trust.defences import Defences
+from sapo_node.trust.limits import Limits
 from sapo_protocol import (
     Layer,
     decode_header,
@@ -241,7 +242,7 @@ async def test_keys_that_flood_early_in_an_epoch_keep_out_no_newcomer_who_comes_
 
 
 async def test_a_link_that_floods_with_fresh_keys_uses_up_its_own_rate_alone(database, manifest, rng, author):
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=3))
+    validator = ValidatorParts(database, manifest, rng, parts=Parts(limits=Limits(strangers_burst=3)))
     messages = [each.message(epoch=5) for each in authors(author, 5)]
     verdicts = [await validator.verdict(message, LINKS[0]) for message in messages[:4]]
     assert verdicts == [Verdict.ACCEPT] * 3 + [Verdict.BUSY]
@@ -252,20 +253,20 @@ async def test_a_link_that_floods_with_fresh_keys_uses_up_its_own_rate_alone(dat
 
 
 async def test_a_link_over_its_rate_for_strangers_may_bring_what_was_asked_for(database, manifest, rng, author):
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=0))
+    validator = ValidatorParts(database, manifest, rng, parts=Parts(limits=Limits(strangers_burst=0)))
     message = author.message(epoch=5)
     assert await validator.verdict(message) is Verdict.BUSY
     assert await validator.ingest.handle_synchronised(SENDER, message) is Verdict.ACCEPT
 
 
 async def test_a_connected_stranger_is_heard_through_a_link_that_is_over_its_rate(database, manifest, rng, author):
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=0))
+    validator = ValidatorParts(database, manifest, rng, parts=Parts(limits=Limits(strangers_burst=0)))
     validator.ingest.begin_link(peer_id(author.issuer))
     assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
 
 
 async def test_a_stranger_that_has_disconnected_is_charged_to_the_link_that_brings_it(database, manifest, rng, author):
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=0))
+    validator = ValidatorParts(database, manifest, rng, parts=Parts(limits=Limits(strangers_burst=0)))
     validator.ingest.begin_link(peer_id(author.issuer))
     validator.ingest.end_link(peer_id(author.issuer))
     assert await validator.verdict(author.message(epoch=5)) is Verdict.BUSY
@@ -287,7 +288,7 @@ async def test_a_flood_that_a_neighbour_forwards_takes_no_turn_of_another_connec
 
 async def test_a_friend_is_heard_through_a_link_that_is_over_its_rate_for_strangers(database, manifest, rng, author):
     friend = (peer_id(author.issuer),)
-    validator = ValidatorParts(database, manifest, rng, trusted=friend, defences=Defences(strangers_burst=0))
+    validator = ValidatorParts(database, manifest, rng, trusted=friend, parts=Parts(limits=Limits(strangers_burst=0)))
     assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
 
 
@@ -318,7 +319,7 @@ async def test_bodies_that_come_apart_and_exceed_a_message_together_do_not_wait_
 
 async def test_a_link_that_brings_bare_envelopes_first_does_not_get_the_rollouts(database, manifest, rng, author):
     """Else their bodies, which others bring, would wait on a crowded link."""
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_places=8))
+    validator = ValidatorParts(database, manifest, rng, parts=Parts(limits=Limits(pending_places=8)))
     begin(validator, LINKS[:2])
     body = encode_body(author.body())
     envelope = author.envelope(author.header([body], epoch=5))
@@ -334,7 +335,9 @@ async def test_keys_without_number_evict_no_rollout_of_a_friend(database, manife
     """4,096 keys, a bare envelope each, over as many links as there are friends, and one."""
     *friends, stranger = authors(author, 13)
     trusted = tuple(peer_id(each.issuer) for each in friends)
-    validator = ValidatorParts(database, manifest, rng, trusted=trusted, defences=Defences(strangers_burst=10**6))
+    validator = ValidatorParts(
+        database, manifest, rng, trusted=trusted, parts=Parts(limits=Limits(strangers_burst=10**6))
+    )
     for each, link in zip(friends, LINKS, strict=False):
         assert await validator.verdict(each.message(epoch=5), link) is Verdict.ACCEPT
     one = open_envelope(
@@ -360,7 +363,7 @@ def large(author, places):
 
 
 async def test_the_places_of_a_tier_bound_its_bytes(database, manifest, rng, author):
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_places=8))
+    validator = ValidatorParts(database, manifest, rng, parts=Parts(limits=Limits(pending_places=8)))
     for number, each in enumerate(authors(author, 12)):
         assert await validator.verdict(large(each, 3), LINKS[number]) is Verdict.ACCEPT
     [(held,)] = database.rows("SELECT sum(length(message)) FROM inbox")
@@ -368,7 +371,7 @@ async def test_the_places_of_a_tier_bound_its_bytes(database, manifest, rng, aut
 
 
 async def test_a_large_rollout_takes_the_places_of_the_fullest_link(database, manifest, rng, author):
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_places=8))
+    validator = ValidatorParts(database, manifest, rng, parts=Parts(limits=Limits(pending_places=8)))
     begin(validator, LINKS[:3])
     *crowd, few, big = authors(author, 8)
     for each in crowd:

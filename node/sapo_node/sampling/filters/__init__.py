@@ -38,7 +38,6 @@ from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.filters.one_answer import OneAnswerFilter
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust.constants import Tier
-from sapo_node.trust.defences import DEFENDED, Defences
 
 MASKED = 256
 """Places of one completion that are masked, at most. A completion with more is masked from the first of them to the
@@ -75,13 +74,11 @@ class Filters:
         names: Iterable[str],
         pass_rates: PassRates,
         tier_of: Callable[[str], Tier] = _stranger,
-        *,
-        defences: Defences = DEFENDED,
     ) -> None:
         """`names` are of the filters that the operator chose; `answer-likelihood`, of the learner alone, means nothing
         here. `tier_of` gives the tier of a peer; without it every peer is a stranger.
         """
-        names = {*names, OneAnswerFilter.name} if defences.one_answer else {*names}
+        names = {*names, OneAnswerFilter.name}
         # Where several filters reject a completion, the first of them is named.
         known = (
             OneAnswerFilter(),
