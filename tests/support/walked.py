@@ -21,26 +21,17 @@ _REMARK = re.compile(r"\s+#|\s{2,}(?=[a-z])")
 NOT_TYPED = {
     "make test": "`make nightly` has run it",
     "make faults": "`make nightly` runs it",
-    "pipx install --pip-args='--constraint constraints.txt' '.[gguf]'": "the same as with pip, which is typed",
     "sapo-node trust": "typed with a peer",
     "sapo-node fetch": "a table of extras names it; typed with a model",
-    "sapo-node rollouts": "a table of extras names it",
-    "sapo-node probe": "`sapo-node init` measures the same",
-    'sapo-node fleet http://127.0.0.1:8080/ "http://192.0.2.7:8080/?token=TOKEN"': "needs a second machine",
+    "sapo-node contribute --endpoint http://127.0.0.1:8000/v1 --model qwen3-4b "
+    """--extra-body '{"chat_template_kwargs": {"enable_thinking": false}}'""": "needs a model that thinks",
     "python -m pip install '.[train]' trl==1.16.0": "typed from another folder",
     "sapo-node start --no-train --feed --local 4 --external 4 --max-tokens 256 --model my-model": "typed with --state",
     "python examples/trl_grpo.py Qwen/Qwen2.5-0.5B-Instruct PATH/feed.json": "needs a model of the hub",
-    "sapo-adversary soak --minutes 120 --nodes 4 --seed 4": "two hours",
-    "sapo-adversary gossip-cost --peers 100 --peers 1000 --peers 4000 --peers 10000 --peers 15000": "a simulation",
     'curl --header "Authorization: Bearer $TOKEN" --header "Sapo-Trainer: $NAME" '
     '"http://127.0.0.1:8700/v1/work?wait=30"': "tests/node/feed asks so",
-    **{
-        f"python -m pytest {options} tests/benchmarks/test_bench_{name}.py": "`make bench` runs it"
-        for options, name in [
-            ("-m bench -s --timeout 1800", "load"),
-            *(("-s -m bench", name) for name in ("flood", "transports", "hole_punching", "ledger")),
-        ]
-    },
+    "python -m pytest -m bench -s --timeout 1800 tests/benchmarks/test_bench_load.py": "`make bench` runs it",
+    "python -m pytest -s -m bench tests/benchmarks/test_bench_flood.py": "`make bench` runs it",
 }
 """Printed commands, and why the walk leaves them out."""
 
