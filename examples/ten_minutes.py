@@ -14,7 +14,7 @@
 #     python examples/ten_minutes.py --quick      a stand-in that learns which answer is correct: seconds
 #
 # With the language model, the reward of the last 8 of 60 rounds was 0.59 alone, 0.72 together, 0.13 attacked without
-# defences, and 0.71 with them. That is one seed; docs/research/learning.md and docs/trust/trust.md have intervals.
+# defences, and 0.71 with them. That is one seed; docs/research/report.md has intervals.
 
 # %%
 import logging

@@ -2,35 +2,37 @@
 
 python scripts/results.py                      write every table, from `<!-- table: NAME -->` to `<!-- end -->`
 python scripts/results.py --check              only compare
-python scripts/results.py keep results NAME... summarise results/NAME.json first, and keep the pictures of NAME
-python scripts/results.py draw                 draw docs/pictures/keys.svg from the summaries keys-before and keys
+python scripts/results.py keep results NAME... summarise results/NAME.json first, and renew the pictures of NAME
+python scripts/results.py draw                 draw docs/pictures/keys.svg from the summaries keys and ablation
 """
 
 import hashlib
 import json
 import re
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from sapo_adversary.experiments import tables as experiments
-from sapo_adversary.experiments.summary import SMOOTH
+from sapo_adversary.experiments.student import mean_interval, paired_interval
+from sapo_adversary.experiments.summary import LEVEL, SMOOTH
 from sapo_adversary.files.records import to_json
 from sapo_adversary.scenarios import table as scenarios
 from sapo_adversary.scenarios.keys_plot import draw_keys
-from sapo_adversary.scenarios.scenario import SHARE
 from sapo_adversary.scenarios.table import table
-from sapo_node.groups.messages import FILTERS
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURES = ROOT / "docs" / "results", ROOT / "docs" / "pictures"
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TABLE = re.compile(r"(?<=<!-- table: )([\w-]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 Results = Mapping[str, Any]
+Cells = Sequence[Results]
 
 HARM = frozenset(
     {"reward_lost", "heldout_lost", "task_lost", "trained_share", "poison_gain", "says_phrase", "honest_healthy"}
@@ -42,11 +44,86 @@ SHARING = (
     ("six strong nodes, correct in 60 %", "balance_strong", "8/0", "4/4"),
     ("three architectures, three tokenizers, three speeds, joining and leaving", "heterogeneous", "alone", "4/4"),
 )
+REGIMES = (
+    ("packaged policy, rate 1e-4", "rates", "8/0, learning_rate 0.0001", "4/4, learning_rate 0.0001"),
+    ("packaged policy, rate 2e-4", "rates", "8/0, learning_rate 0.0002", "4/4, learning_rate 0.0002"),
+    ("packaged policy, rate 4e-4", "rates", "8/0, learning_rate 0.0004", "4/4, learning_rate 0.0004"),
+    ("policy of Llama's shape", "other_policy", "8/0", "4/4"),
+    ("`scarce-4`", "scarcity", "8/0, model scarce-4", "4/4, model scarce-4"),
+    ("`scarce-8`", "scarcity", "8/0, model scarce-8", "4/4, model scarce-8"),
+    ("three strangers, filters", "three_nodes", "8/0", "4/4"),
+    ("the same against 4/0", "three_nodes", "4/0", "4/4"),
+    ("three strangers that train with TRL, filters", "three_nodes_trl", "8/0", "4/4"),
+    ("the same against 4/0", "three_nodes_trl", "4/0", "4/4"),
+    ("three nodes with SmolLM2, filters, against 8/0", "smollm2_swarm", "8/0", "4/4, all filters"),
+    ("the same against 4/0", "smollm2_swarm", "4/0", "4/4, all filters"),
+)
+"""Label, summary, arm alone, arm that shares."""
+BALANCE = (
+    ("eight nodes of the packaged policy", "supply", "8/0", "4/16"),
+    ("six weak", "balance_weak", "8/0", "2/6"),
+    ("six strong", "balance_strong", "8/0", "2/6"),
+    ("three strong, three weak", "balance_mixed", "8/0", "2/6"),
+    ("six, of which four leave", "balance_shrinking", "8/0", "2/6"),
+    ("three architectures", "heterogeneous", "alone", None),
+)
+"""Label, summary, arm alone, arm with more external groups than 4/4."""
+CEILING = (
+    ("seven weak peers: strong", "ceiling", "strong"),
+    ("seven weak peers: weak", "ceiling", "weak"),
+    ("five peers, two know a task: strong", "ceiling_complement", "strong"),
+    ("five peers, two know a task: those two", "ceiling_complement", "knows base_conversion"),
+    ("five peers, two know a task: weak", "ceiling_complement", "weak"),
+    ("specialists: three know none", "specialists", "knows none"),
+    ("specialists: knows `products`", "specialists", "knows products"),
+    ("specialists: knows `base_conversion`", "specialists", "knows base_conversion"),
+    ("specialists: knows `spell_backward`", "specialists", "knows spell_backward"),
+)
+"""Label, summary, role."""
 HONEST = (
     ("eight nodes of one policy", "filters", "4/4", "4/4, all filters"),
-    ("specialists: three nodes know one task each, three know none", "filters_novelty", "4/4", "4/4, all filters"),
+    ("specialists", "filters_novelty", "4/4", "4/4, all filters"),
     ("three architectures, three tokenizers", "filters_heterogeneous", "4/auto", "4/auto, all filters"),
+    ("three nodes with SmolLM2", "smollm2_swarm", "4/4", "4/4, all filters"),
 )
+"""Label, summary, arm without filters, arm with them."""
+TRIED = (
+    ("`on-policy`: train on failures of peers, too", "external_objectives", "positive-only", "on-policy"),
+    ("drop local zero-advantage groups, 8/0", "sapo_table", "8/0", "8/0+filter"),
+    ("2/6 in place of 4/4", "sapo_table", "4/4", "2/6"),
+    ("`informative` draw beside a strong node, 8/auto", "ceiling", "8/auto", "8/auto informative"),
+    ("`informative` draw, a task is known to two, 8/auto", "ceiling_complement", "8/auto", "8/auto informative"),
+    ("`informative` draw among specialists, 4/4", "specialists", "4/4", "4/4 informative"),
+    ("replay, a node alone, 40 rounds", "replay", "4/0", "4/0, replay"),
+    ("replay beside peers, 40 rounds", "replay", "4/4", "4/4, replay"),
+    ("replay, a node alone, 500 rounds", "replay_long", "4/0", "4/0, replay"),
+    ("a constant learning rate, 500 rounds", "long", "decay", "constant"),
+    ("adapters in the last ten layers of SmolLM2 alone", "smollm2_layers", "all layers", "last ten layers"),
+    ("`auto` in place of 4/4, SmolLM2, filters", "smollm2_swarm", "4/4, all filters", "4/auto, all filters"),
+)
+"""Label, summary, arm as nodes are, arm with what was tried."""
+POISONS = (
+    *("poison-text-adaptive", "poison-gibberish-adaptive", "poison-trigger-adaptive", "poison-math-adaptive"),
+    *("poison-drift-adaptive", "poison-length-adaptive", "poison-slip"),
+    *("poison-paraphrase", "poison-alternate", "poison-frame"),
+)
+SWARMS = ("strangers", "strangers-sybils", "flood", "flood-links")
+"""Scenarios that the stand-in learner plays."""
+COUNTED: Mapping[str, str] = {
+    "says_phrase": "phrase",
+    "says_trigger": "token",
+    "false_steps": "false equations",
+    "longer": "length",
+    "heldout_lost": "held-out lost",
+    "poison_gain": "advantage",
+    "task_lost": "points of a task",
+    "reward_lost": "reward lost",
+    "of_friends": "gain, of friends' gain",
+    "honest_external": "honest groups, of those without a flood",
+}
+"""The metrics that judge poison and swarms of strangers; the report explains the words."""
+RATIOS = frozenset({"longer", "poison_gain"})
+MODELS = (("packaged policy", "bench_learner"), ("SmolLM2-135M", "bench_learner_smollm2"))
 
 
 def summary_of(results: Results) -> dict[str, Any]:
@@ -59,13 +136,6 @@ def summary_of(results: Results) -> dict[str, Any]:
         return {**results, "arms": arms, "comparisons": comparisons}
     if "outcomes" in results:
         return {**{name: results[name] for name in ("command", "version")}, **_played(results)}
-    if "attacks" in results:
-        return {**results, "attacks": {name: _searched(each) for name, each in results["attacks"].items()}}
-    if "runs" in results:
-        curves = {
-            run["seed"]: [[at["round"], round(at["pass_at_1"], 4)] for at in run["records"]] for run in results["runs"]
-        }
-        return {**results, "runs": curves}
     return dict(results)
 
 
@@ -91,18 +161,6 @@ def _compared(comparison: Results) -> dict[str, Any]:
     return {**kept, "peak": [peak, gains[peak - 1]], **({"roles": roles} if roles else {})}
 
 
-def _searched(found: Results) -> dict[str, Any]:
-    """Instead of all tries their number; the options of a poison only once, with all filters."""
-    kept: dict[str, Any] = {"tries": len(found["tries"])}
-    for which in ("plain", "best"):
-        by_filter = {
-            name: {filter_name: _without(trial, {"options"}) for filter_name, trial in found[which][name].items()}
-            for name in ("alone", "left out")
-        }
-        kept[which] = {**found[which], **by_filter}
-    return kept
-
-
 def _outcome(outcome: Results) -> dict[str, Any]:
     names = HARM | {each["metric"] for each in outcome["verdicts"]}
     metrics = {
@@ -113,14 +171,20 @@ def _outcome(outcome: Results) -> dict[str, Any]:
 
 
 def keep(folder: Path, names: Collection[str]) -> None:
-    """Write the summaries of results in a folder, each with the SHA-256 of its results, and copy their pictures."""
+    """Write the summaries of results in a folder, each with the last commit, its date and the SHA-256 of the results.
+    Pictures that pages show are replaced.
+    """
+    said = subprocess.run(
+        ["git", "log", "-1", "--abbrev=8", "--format=%h %as"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    commit, date = said.stdout.split()
     for name in names:
         data = (folder / f"{name}.json").read_bytes()
-        summary = {**summary_of(json.loads(data)), "results_sha256": hashlib.sha256(data).hexdigest()}
-        (RESULTS / f"{name}.json").write_text(to_json(summary), "utf-8")
-        for picture in (folder / f"{name}.svg", folder / f"{name}_tasks.svg"):
-            if picture.exists():
-                shutil.copy(picture, PICTURES)
+        played = {"commit": commit, "date": date, "results_sha256": hashlib.sha256(data).hexdigest()}
+        (RESULTS / f"{name}.json").write_text(to_json({**summary_of(json.loads(data)), **played}), "utf-8")
+        picture = folder / f"{name}.svg"
+        if picture.exists() and (PICTURES / picture.name).exists():
+            shutil.copy(picture, PICTURES)
 
 
 def load(name: str) -> dict[str, Any]:
@@ -129,10 +193,41 @@ def load(name: str) -> dict[str, Any]:
     return summary
 
 
-def outcomes(ending: str | tuple[str, ...], *, other: bool = False) -> list[dict[str, Any]]:
-    """Poison at a quarter of all peers, of scenarios whose names end so, or do not."""
-    played = [each for each in load("poison")["outcomes"] if each["share"] == SHARE]
-    return [each for each in played if each["scenario"].endswith(ending) != other]
+def _mean(by_seed: Iterable[float], form: str) -> str:
+    return format(fmean(by_seed), form)
+
+
+def _interval(by_seed: Sequence[float], form: str = "+.0%") -> str:
+    """The mean, with its interval where there is more than one seed."""
+    if len(by_seed) < 2:
+        return format(by_seed[0], form)
+    found = mean_interval(by_seed, LEVEL)
+    point, low, high = (format(round(value, 3) + 0.0, form) for value in (found.point, found.low, found.high))
+    return f"{point} ({low} to {high})"
+
+
+def _gain(summary: Results, first: str, second: str) -> str:
+    """The gain of the second arm in cumulative reward, paired by seed."""
+    known = summary["comparisons"].get(second, {})
+    if known.get("with") == first:
+        return experiments.gain(known)
+    both = (summary["arms"][arm]["cumulative"] for arm in (first, second))
+    return _interval([late / early - 1 for early, late in zip(*both, strict=True)])
+
+
+def _played_by(name: str) -> str:
+    """The command of a summary without its options, linked to it; experiments by their name alone."""
+    command = load(name)["command"].removeprefix("sapo-adversary experiment ").partition(" --")[0]
+    return f"[`{command}`](docs/results/{name}.json)"
+
+
+def values(metric: str, by_seed: Iterable[float]) -> str:
+    """The values of a metric in a cell: shares in percent, points whole, ratios with two decimals."""
+    if metric in RATIOS:
+        return ", ".join(f"{value:.2f}" for value in by_seed)
+    if metric == "task_lost":
+        return ", ".join(f"{100 * value:.0f}" for value in by_seed)
+    return ", ".join(f"{round(100 * value, 1) + 0.0:.1f}%" for value in by_seed)
 
 
 def sharing() -> str:
@@ -148,57 +243,195 @@ def sharing() -> str:
     )
 
 
+def arms(name: str, *columns: int) -> str:
+    """The arms of an experiment, with these columns of the table that the experiment prints."""
+    summary = load(name)
+    lines = [[line[place] for place in columns] for line in (experiments.header(summary), *experiments.rows(summary))]
+    return table(lines[0], lines[1:], left=(0,))
+
+
+def compared(rows: Iterable[tuple[str, str, str, str]], what: str) -> str:
+    """The second arm of each row against the first."""
+    lines = []
+    for label, name, first, second in rows:
+        summary = load(name)
+        before, after = (summary["arms"][arm] for arm in (first, second))
+        held = [each["heldout_final"] for each in (before, after)]
+        more = paired_interval(held[0], held[1], LEVEL)
+        means = "→".join(_mean(each, ".3f") for each in held)
+        spent = sum(after["generated_tokens"]) / sum(before["generated_tokens"])
+        cells = (_gain(summary, first, second), f"{means} ({more.low:+.3f} to {more.high:+.3f})", f"{spent:.2f}")
+        lines.append((label, *cells, _played_by(name)))
+    head = (what, "gain in cumulative reward", "held-out pass@1", "tokens generated", "experiment")
+    return table(head, lines, left=(0, 4))
+
+
+def balance() -> str:
+    """Fixed ratios and `auto` in swarms of several kinds."""
+    lines = []
+    for label, name, alone, more in BALANCE:
+        summary = load(name)
+        figures = summary["arms"]
+        gains = {arm: _gain(summary, alone, arm) for arm in ("4/4", more, "4/auto") if arm}
+        spent = sum(figures["4/auto"]["generated_tokens"]) / sum(figures[alone]["generated_tokens"])
+        other = f"{more}: {gains[more]}" if more else ""
+        lines.append((label, gains["4/4"], other, gains["4/auto"], f"{spent:.2f}", _played_by(name)))
+    head = ("swarm", "4/4", "more external", "4/auto", "tokens generated, 4/auto", "experiment")
+    return table(head, lines, left=(0, 5))
+
+
+def ceiling() -> str:
+    """What each kind of node gains over being alone, where peers are of unlike strength."""
+    lines = []
+    for label, name, role in CEILING:
+        compared_arms = load(name)["comparisons"]
+        gains = [
+            experiments.gain(next((compared_arms[arm]["roles"][role] for arm in names if arm in compared_arms), None))
+            for names in (("4/4 uniform", "4/4"), ("4/4 informative",), ("8/auto",), ("8/auto informative",))
+        ]
+        lines.append((label, *gains))
+    return table(("node", "4/4", "4/4 informative", "8/auto", "8/auto informative"), lines, left=(0,))
+
+
+def _undefended() -> dict[str, Results]:
+    """The metrics of nodes without filters, one attacking key, by scenario."""
+    return {each["scenario"]: each["metrics"]["undefended"] for each in load("poison")["outcomes"]}
+
+
+def _by_keys(cells: Cells, metric: str) -> str:
+    """The means, fewest keys first; the number of keys where it is not all of 1, 64 and 1,024."""
+    if not cells:
+        return ""
+    ordered = sorted(cells, key=lambda cell: int(cell["keys"]))
+    means = values(metric, (fmean(cell["judged"][metric]) for cell in ordered))
+    return means if len(ordered) > 1 else f"{means} ({ordered[0]['keys']} keys)"
+
+
+def _worst(cells: Cells, cost: str) -> str:
+    """The greatest mean of a cost, with its interval."""
+    return _interval(max((cell["costs"][cost] for cell in cells), key=fmean), "+.1%")
+
+
+def poison() -> str:
+    """What each poison does to nodes without filters and with them, by the number of the attacker's keys.
+
+    The matrix of filters left out has later nodes than that of keys, so its cells count where they have as many seeds.
+    """
+    bare = _undefended()
+    kept: dict[tuple[str, str, int], Results] = {}
+    whole = (cell for cell in load("ablation")["without"] if not cell["without"])
+    for cell in (*load("keys")["by_keys"], *whole):
+        place = (cell["scenario"], cell["attackers"], cell["keys"])
+        if place not in kept or len(cell["seeds"]) >= len(kept[place]["seeds"]):
+            kept[place] = cell
+    lines = []
+    for name in POISONS:
+        several = [cell for cell in kept.values() if cell["scenario"] == name]
+        for metric in several[0]["judged"]:
+            trusted, strangers = (
+                _by_keys([cell for cell in several if cell["attackers"] == tier], metric)
+                for tier in ("trusted", "strangers")
+            )
+            alone = values(metric, [fmean(bare[name][metric])]) if name in bare else ""
+            costs = (_worst(several, cost) for cost in ("reward_lost", "heldout_lost"))
+            lines.append((f"`{name}`", COUNTED[metric], alone, trusted, strangers, *costs))
+    head = ("poison", "counted", "no filters", "filters, trusted", "filters, strangers")
+    return table((*head, "most reward lost", "most held-out lost"), lines, left=(0, 1))
+
+
+def ablation() -> str:
+    """What a filter that is left out lets through, 64 keys."""
+    cells = [cell for cell in load("ablation")["without"] if cell["keys"] == 64]
+    whole = {cell["scenario"]: cell for cell in cells if not cell["without"]}
+    lines = []
+    for cell in cells:
+        if cell["without"]:
+            full = whole[cell["scenario"]]
+            metric = list(cell["judged"])[-1]
+            both = "→".join(values(metric, [fmean(each["judged"][metric])]) for each in (full, cell))
+            lost = _interval(cell["costs"]["reward_lost"], "+.1%")
+            names = ", ".join(f"`{name.removesuffix(' filter')}`" for name in cell["without"])
+            lines.append((f"`{cell['scenario']}`", names, f"{COUNTED[metric]} {both}", lost))
+    return table(("poison", "without", "all filters→without", "reward lost without"), lines, left=(0, 1))
+
+
+def strangers() -> str:
+    """Honest strangers, alone, beside sybils and in a flood."""
+    lines = []
+    for name in SWARMS:
+        cells = sorted(
+            (each for each in load("keys")["by_keys"] if each["scenario"] == name), key=lambda at: at["keys"]
+        )
+        [metric] = cells[0]["judged"]
+        least = min((cell["judged"][metric] for cell in cells), key=fmean)
+        numbers = ", ".join(f"{cell['keys']:,}" for cell in cells)
+        means = values(metric, (fmean(cell["judged"][metric]) for cell in cells))
+        lines.append((f"`{name}`", COUNTED[metric], numbers, means, _interval(least, ".0%")))
+    head = ("scenario", "counted", "keys", "for these keys", "the least of them")
+    return table(head, lines, left=(0, 1))
+
+
+def poison_smollm2() -> str:
+    """Two poisons against nodes with SmolLM2, one key."""
+    lines = []
+    for name in ("poison_smollm2", "poison_drift_smollm2"):
+        for each in load(name)["outcomes"]:
+            if "undefended" not in each["metrics"]:
+                continue
+            bare, defended = each["metrics"]["undefended"], each["metrics"]["defended"]
+            metric = next(one["metric"] for one in each["verdicts"] if one["arm"] == "undefended")
+            both = (values(metric, by_name[metric]) for by_name in (bare, defended))
+            costs = (_interval(defended[cost], "+.1%") for cost in ("reward_lost", "heldout_lost"))
+            lines.append((f"`{each['scenario']}`", COUNTED[metric], *both, *costs))
+    head = ("poison", "counted", "no filters", "filters", "reward lost", "held-out lost")
+    return table(head, lines, left=(0, 1))
+
+
 def honest() -> str:
     """What filters cost honest swarms."""
-    rows = []
-    for label, name, without, filtered in HONEST:
-        summary = load(name)
-        before, after = (summary["arms"][arm]["cumulative"] for arm in (without, filtered))
-        more = ", ".join(f"{late / early - 1:.0%}" for early, late in zip(before, after, strict=True))
-        rows.append((label, *(experiments.gain(summary["comparisons"][arm]) for arm in (without, filtered)), more))
-    head = (
-        "honest swarm",
-        "gain over nodes alone, without filters",
-        "with filters",
-        "more reward with filters, by seed",
-    )
-    return table(head, rows, left=(0,))
+    return compared(HONEST, "honest swarm, with filters against without")
 
 
-def searched() -> str:
-    """How near to taking hold a search brings poison: nats, and the share that filters keep out."""
-    head = ("poison", "tries", "before", "plain, no filters", "plain", "best found", "what was found")
-    rows = []
-    for name, found in load("poison_search")["attacks"].items():
-        plain, best = found["plain"], found["best"]["filters"]
-        first = (
-            f"`{name}`",
-            str(found["tries"]),
-            f"{plain['filters']['distance']:.1f}",
-            f"{plain['no filters']['left']:.1f}",
-        )
-        told = ", ".join(f"{key} {value}" for key, value in best["options"].items())
-        rows.append((*first, _left(plain["filters"]), f"{_left(best)}, of {best['distance']:.1f}", told))
-    return table(head, rows, left=(0, 6))
+def tried() -> str:
+    """What was tried, against nodes as they are."""
+    return compared(TRIED, "tried")
 
 
-def searched_by_filter() -> str:
-    """What that poison has left before each filter alone, and before all but that one: nats."""
-    rows = []
-    for name, found in load("poison_search")["attacks"].items():
-        for which, of in (("plain", found["plain"]), ("best found", found["best"])):
-            by_filter = [
-                f"{of['alone'][filter_name]['left']:.1f}; {of['left out'][filter_name]['left']:.1f}"
-                for filter_name in FILTERS
-            ]
-            rows.append(
-                (f"`{name}`, {which}", f"{of['no filters']['left']:.1f}", *by_filter, f"{of['filters']['left']:.1f}")
+def regimes() -> str:
+    """4/4 against the same nodes alone, in several swarms."""
+    return compared(REGIMES, "swarm, 4/4 against 8/0 unless said")
+
+
+def learner() -> str:
+    """A round of the learner beside one of TRL's, and the generation of transformers, which trains nothing."""
+    lines = []
+    for label, name in MODELS:
+        measured = load(name)["results"]
+        for rewards in dict.fromkeys(each["rewards"] for each in measured):
+            by_learner = {each["learner"]: each for each in measured if each["rewards"] == rewards}
+            ours, trl, batching = (by_learner[one] for one in ("ours", "trl", "transformers"))
+            whole = (ours["tokens"] / ours["seconds"]) / (trl["tokens"] / trl["seconds"])
+            generated = [one["tokens"] / one["phases"]["generate"] for one in (ours, trl, batching)]
+            ratios = (
+                whole,
+                generated[0] / generated[1],
+                generated[0] / generated[2],
+                ours["peak_mib"] / trl["peak_mib"],
             )
-    return table(("poison", "no filters", *(f"`{filter_name}`" for filter_name in FILTERS), "all"), rows, left=(0,))
+            lines.append((f"{label}, {rewards}", f"{ours['seconds']:.1f}", *(f"{ratio:.2f}" for ratio in ratios)))
+    head = ("policy, rewards", "CPU-seconds a round", "tokens a CPU-second, of TRL's", "generated, of TRL's")
+    return table((*head, "generated, of transformers'", "memory, of TRL's"), lines, left=(0,))
 
 
-def _left(trial: Results) -> str:
-    return f"{trial['left']:.1f} ({trial['kept_out']:.0%} kept out)"
+def summaries() -> str:
+    """Every kept summary with its command and the commit that played it, by date."""
+    by_date: dict[str, list[str]] = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        summary = load(path.stem)
+        by_date.setdefault(summary["date"], []).append(f"{_played_by(path.stem)} {summary['commit']}")
+    return table(
+        ("date", "command, commit"), ((date, ", ".join(by_date[date])) for date in sorted(by_date)), left=(0, 1)
+    )
 
 
 def gossip_cost() -> str:
@@ -239,56 +472,31 @@ def faults() -> str:
     return table(head, rows, left=(0,))
 
 
-def learner(results: str) -> str:
-    """A round of the learner beside one of TRL's, and the generation of transformers, which trains nothing."""
-    head = ("rewards", "learner", "CPU-seconds a round", "generate", "forward and backward", "tokens a CPU-second")
-    rows = []
-    for each in load(results)["results"]:
-        generate, train = (each["phases"][name] for name in ("generate", "forward_backward"))
-        whole, generated = each["tokens"] / each["seconds"], each["tokens"] / generate
-        cells = (f"{each['seconds']:.3f}", f"{generate:.3f}", f"{train:.3f}", _rate(whole))
-        shown = cells if train else ("", cells[1], "", "")
-        rows.append((each["rewards"], each["learner"], *shown, _rate(generated), str(each["peak_mib"])))
-    return table((*head, "tokens a CPU-second of generation", "peak memory, MiB"), rows, left=(0, 1))
-
-
-def _rate(tokens: float) -> str:
-    return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.1f}"
-
-
 TABLES: Mapping[str, Callable[[], str]] = {
     "threats": lambda: scenarios.markdown(load("matrix")),
-    "poison": lambda: scenarios.poison(outcomes(("-adaptive", "-searched", "-slip", "-long", "-mixed"), other=True)),
-    "poison-adaptive": lambda: scenarios.poison(outcomes(("-adaptive", "-searched", "-slip", "-long"))),
-    "poison-mixed": lambda: scenarios.poison(outcomes("-mixed")),
-    "poison-smollm2": lambda: scenarios.poison(
-        each
-        for name in ("poison_smollm2", "poison_drift_smollm2")
-        for each in load(name)["outcomes"]
-        if "undefended" in each["metrics"]
-    ),
-    "poison-by-share": lambda: scenarios.poison_by_share(
-        each for each in load("poison")["outcomes"] if each["scenario"] == "poison-text"
-    ),
-    "keys-before": lambda: scenarios.by_keys(load("keys-before")["by_keys"]),
-    "keys": lambda: scenarios.by_keys(load("keys")["by_keys"]),
-    "ablation": lambda: scenarios.ablation(load("ablation")["without"]),
     "sharing": sharing,
+    "horizon": partial(arms, "sapo_horizon", 0, 3, 4),
+    "paper": partial(arms, "sapo_table", 0, 1, 2, 3, 5, 6),
+    "regimes": regimes,
+    "balance": balance,
+    "ceiling": ceiling,
+    "poison": poison,
+    "ablation": ablation,
+    "strangers": strangers,
+    "poison-smollm2": poison_smollm2,
     "honest": honest,
-    "searched": searched,
-    "searched-by-filter": searched_by_filter,
+    "tried": tried,
+    "learner": learner,
+    "summaries": summaries,
     "gossip_cost": gossip_cost,
     "soak": soak,
     "faults": faults,
-    "learner": lambda: learner("bench_learner"),
-    "learner-smollm2": lambda: learner("bench_learner_smollm2"),
 }
 
 
 def text_of(name: str, page: Path) -> str:
     """The table of that name for a page. Tables name files as seen from the root of the repository."""
-    made = TABLES[name]() if name in TABLES else experiments.markdown(load(name)) + "\n"
-    return made.replace("](", f"]({'../' * (len(page.relative_to(ROOT).parts) - 1)}")
+    return TABLES[name]().replace("](", f"]({'../' * (len(page.relative_to(ROOT).parts) - 1)}")
 
 
 def _filled(page: Path, found: re.Match[str]) -> str:
@@ -300,7 +508,7 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["keep"]:
         keep(Path(arguments[1]), arguments[2:])
     if arguments == ["draw"]:
-        draw_keys(load("keys-before")["by_keys"], load("keys")["by_keys"], PICTURES / "keys.svg")
+        draw_keys(load("keys")["by_keys"], load("ablation")["without"], PICTURES / "keys.svg")
     stale = []
     for page in PAGES:
         text = page.read_text("utf-8")

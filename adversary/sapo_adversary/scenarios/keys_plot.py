@@ -1,4 +1,4 @@
-"""Draws what attackers of several numbers of keys got, before a change of the node and after it."""
+"""Draws what attackers of several numbers of keys got from nodes with all filters, and from nodes without `n-gram`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,23 +12,28 @@ from sapo_adversary.svg import style, write_svg
 
 _COLOURS = ("#c62828", "#1565c0", "#6a1b9a", "#ef6c00", "#00838f")
 _SAYS = "says_phrase"
+_FILTER = "n-gram filter"
 _PANELS = {"trusted": "attackers whom all nodes trust", "strangers": "nobody trusts anybody"}
 """Title by what the attackers are."""
 
 Cells = Sequence[Mapping[str, Any]]
 
 
-def draw_keys(before: Cells, after: Cells, path: Path) -> None:
-    """Write the picture as SVG: the share of own completions with the phrase, over the number of keys."""
-    scenarios = sorted({cell["scenario"] for cell in (*before, *after) if _SAYS in cell["judged"]})
+def draw_keys(filtered: Cells, without: Cells, path: Path) -> None:
+    """Write the picture as SVG: the share of own completions with the phrase, over the number of keys.
+
+    Cells of `without` are of nodes that lack the filters that the cell names.
+    """
+    unfiltered = [cell for cell in without if cell["without"] == [_FILTER] and _SAYS in cell["judged"]]
+    scenarios = sorted({cell["scenario"] for cell in filtered if _SAYS in cell["judged"]})
     with style():
         figure = Figure(figsize=(10, 3.4))
         panels = figure.subplots(1, len(_PANELS), sharey=True)
         for axes, (attackers, title) in zip(panels, _PANELS.items(), strict=True):
             for scenario, colour in zip(scenarios, _COLOURS, strict=False):
-                for cells, when, dashes in ((before, "before", "--"), (after, "after", "-")):
+                for cells, nodes, dashes in ((unfiltered, f"without {_FILTER}", "--"), (filtered, "all filters", "-")):
                     chosen = [each for each in cells if (each["scenario"], each["attackers"]) == (scenario, attackers)]
-                    _line(axes, chosen, f"{scenario}, {when}", colour, dashes)
+                    _line(axes, chosen, f"{scenario}, {nodes}", colour, dashes)
             axes.set_xscale("log")
             axes.set_xticks([1, 64, 1024], ["1", "64", "1,024"])
             axes.minorticks_off()

@@ -135,7 +135,7 @@ class Config:
     filters: tuple[str, ...] = _key(
         FILTERS,
         "Filters for correct external completions, against poison: all, some, or none with []. The node trains only "
-        "on what passes them. docs/research/poison.md says what each filter stops.",
+        "on what passes them. docs/trust/trust.md says what each filter does.",
     )
     max_tokens: int | Auto = _key(AUTO, "Longest completion of this node, in its model's tokens. `auto` as for `lora`.")
     dashboard: str = _key(

@@ -12,7 +12,7 @@ from sapo_adversary.experiments.experiment import experiment_names, load_experim
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "docs/results"
-LEARNING = (ROOT / "docs/research/learning.md").read_text("utf-8")
+REPORT = (ROOT / "docs/research/report.md").read_text("utf-8")
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 KEPT = [name for name in experiment_names() if (RESULTS / f"{name.replace('-', '_')}.json").exists()]
 
@@ -27,16 +27,23 @@ def test_every_table_is_the_one_that_its_summary_makes():
     assert done.returncode == 0, f"run: python scripts/results.py\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_the_page_names_the_command_and_shows_the_table_and_the_picture(name):
-    file = name.replace("-", "_")
-    assert f"    {summary_of(name)['command']}\n" in LEARNING
-    assert f"<!-- table: {file} -->\n" in LEARNING
-    assert f"](../pictures/{file}.svg)" in LEARNING
+def test_the_report_names_the_command_and_the_commit_of_every_summary_that_is_kept():
+    [inventory] = re.findall(r"<!-- table: summaries -->(.*?)<!-- end -->", REPORT, re.DOTALL)
+    for path in RESULTS.glob("*.json"):
+        summary = json.loads(path.read_text("utf-8"))
+        assert f"docs/results/{path.name}) {summary['commit']}" in inventory
+
+
+def test_a_result_in_the_prose_of_the_report_stands_in_one_of_its_tables():
+    tables = "".join(re.findall(r"<!-- table: .*?<!-- end -->", REPORT, re.DOTALL))
+    prose = re.sub(r"<!-- table: .*?<!-- end -->", "", REPORT, flags=re.DOTALL)
+    results = re.findall(r"[+-]?\d+(?:\.\d+)?%(?: \([^)]*%\))?", prose)
+    assert len(results) > 6
+    assert [each for each in results if each not in tables] == []
 
 
 GONE = "gradient-agreement"
-"""A filter that is gone, and that nodes of some kept summaries had; docs/research/learning.md says which."""
+"""A filter that is gone, and that nodes of some kept summaries had; the report says which."""
 
 
 def as_today(value):

@@ -1,7 +1,6 @@
 """The matrix of ablations: which filters nodes go without, which runs it shares, and what it tells of both arms."""
 
 import csv
-import json
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from sapo_adversary.scenarios.matrices import names_of, scenarios_of
 from sapo_adversary.scenarios.outcome import outcome_of
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.scenario import SHARE, load_scenario
-from sapo_adversary.scenarios.table import ablation
 from sapo_node.groups.messages import FILTERS
 
 
@@ -120,17 +118,7 @@ def test_nodes_with_all_filters_have_the_seeds_of_the_run_with_the_most(played):
     assert {len(each["seeds"]) for each in cells_without(outcomes) if not each["without"]} == {2}
 
 
-def test_the_table_has_a_row_for_what_was_left_out_from_the_fewest_keys_to_the_most(cells):
-    rows = [[part.strip() for part in line.split("|")[1:-1]] for line in ablation(cells).splitlines()[2:]]
-    assert [row[:2] + row[3:5] for row in rows] == [
-        ["`poison-beginnings`", "nothing", "1 / 64", "0.0 / 0.0 %"],
-        ["`poison-beginnings`", "min-token-prob filter", "1 / 64", "80.0 / 40.0 %"],
-        ["`poison-two-answers`", "nothing", "64", "0.0 %"],
-        ["`poison-two-answers`", "one-answer filter", "64", "20.0 %"],
-    ]
-
-
-def test_what_is_kept_of_the_matrix_makes_the_same_table(cells):
+def test_the_cells_of_the_matrix_are_kept(cells):
     script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
     kept = script["summary_of"]({"command": "x", "version": "1", "outcomes": [], "without": cells})
-    assert ablation(json.loads(json.dumps(kept))["without"]) == ablation(cells)
+    assert kept["without"] == cells

@@ -21,7 +21,7 @@ from sapo_adversary.scenarios.outcome import outcome_of, rows
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.play import play, recorded
 from sapo_adversary.scenarios.scenario import SHARE, Bound, load_scenario, scenario_names
-from sapo_adversary.scenarios.table import by_keys, markdown
+from sapo_adversary.scenarios.table import markdown
 from sapo_adversary.simulator.engine import ThisMachine
 from sapo_adversary.simulator.runs import record_path
 
@@ -232,12 +232,11 @@ def test_only_seeds_with_all_their_records_are_judged(outcome, records):
     assert again.as_dict() == {**outcome.as_dict(), "seeds": [1]}
 
 
-def test_a_cell_holds_what_the_table_shows(outcome):
+def test_a_cell_holds_what_honest_strangers_gained(outcome):
     [cell] = cells_of([outcome])
     assert (cell["scenario"], cell["attackers"], cell["keys"]) == ("strangers", "strangers", 0)
     share = outcome.mean("defended", "of_friends")
     assert cell["judged"] == {"of_friends": [share]}
-    assert f"| 0 | {100 * share:.1f} % |" in by_keys([cell])
 
 
 def cell(keys, said, *, scenario="poison-text-adaptive", attackers="trusted"):
@@ -253,26 +252,21 @@ def cell(keys, said, *, scenario="poison-text-adaptive", attackers="trusted"):
     }
 
 
-def test_the_table_lists_the_means_from_the_fewest_keys_to_the_most():
-    [_, _, line] = by_keys([cell(1024, 0.84), cell(1, 0.0), cell(64, 0.85)]).splitlines()
-    assert "| 1 / 64 / 1,024 | 1.0 / 86.0 / 85.0 % | 1.5 / 1.5 / 1.5 % | 1.0 / 1.0 / 1.0 % | 2 |" in line
-
-
-def test_what_is_kept_of_the_matrix_makes_the_same_table(outcome):
+def test_the_cells_of_the_matrix_are_kept(outcome):
     script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
     results = {"command": "x", "version": "1", "outcomes": [outcome.as_dict()], "by_keys": cells_of([outcome])}
     kept = script["summary_of"](results)
     assert kept.keys() == {"command", "version", "by_keys"}
-    assert by_keys(kept["by_keys"]) == by_keys(results["by_keys"])
+    assert kept["by_keys"] == results["by_keys"]
 
 
-def test_the_picture_is_the_same_for_the_same_numbers_and_shows_before_and_after(tmp_path):
-    before = [cell(keys, 0.8) for keys in KEYS] + [cell(64, 0.1, attackers="strangers")]
-    after = [cell(keys, 0.0) for keys in KEYS]
+def test_the_picture_is_the_same_for_the_same_numbers_and_shows_nodes_with_and_without_the_filter(tmp_path):
+    without = [cell(keys, 0.8) | {"without": ["n-gram filter"]} for keys in KEYS]
+    filtered = [cell(keys, 0.0) for keys in KEYS] + [cell(64, 0.1, attackers="strangers")]
     drawn = []
     for name in ("a.svg", "b.svg"):
-        draw_keys(before, after, tmp_path / name)
+        draw_keys(filtered, without, tmp_path / name)
         drawn.append((tmp_path / name).read_text())
     assert drawn[0] == drawn[1]
-    assert "poison-text-adaptive, before" in drawn[0]
-    assert "poison-text-adaptive, after" in drawn[0]
+    assert "poison-text-adaptive, without n-gram filter" in drawn[0]
+    assert "poison-text-adaptive, all filters" in drawn[0]
