@@ -32,7 +32,22 @@ def test_every_defence_names_a_file_that_is_there(name):
     assert (ROOT / DEFENCES[name].where).is_file()
 
 
+SELECTED = re.findall(r"`T ((?:tests[\w/]* ?)+)-k (?:\"([^\"]+)\"|(\w+))`", PAGE)
+
+
+@pytest.mark.parametrize(("folders", "several", "one"), SELECTED)
+def test_each_word_by_which_a_claim_selects_tests_is_in_the_name_of_a_test_or_of_its_file(folders, several, one):
+    files = [path for folder in folders.split() for path in (ROOT / folder).rglob("test_*.py")]
+    names = " ".join([*(path.stem for path in files), *_tests_in(files)])
+    assert [word for word in (several or one).split(" or ") if word not in names] == []
+
+
+def _tests_in(files):
+    return re.findall(r"def (test_\w+)", "".join(path.read_text("utf-8") for path in files))
+
+
 def test_every_command_of_the_page_can_be_run():
+    assert len(SELECTED) > 30
     assert set(re.findall(r"sapo-adversary run ([a-z-]+)", PAGE)) <= set(scenario_names())
     for path in re.findall(r"(?<=[ `])tests/[\w/.]+", PAGE):
         assert (ROOT / path).exists(), path
