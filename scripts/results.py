@@ -118,8 +118,8 @@ COUNTED: Mapping[str, str] = {
     "poison_gain": "advantage",
     "task_lost": "points of a task",
     "reward_lost": "reward lost",
-    "of_friends": "gain, of friends' gain",
-    "honest_external": "honest groups, of those without a flood",
+    "of_friends": "gain, relative to that of friends",
+    "honest_external": "honest groups, relative to no flood",
 }
 """The metrics that judge poison and swarms of strangers; the report explains the words."""
 RATIOS = frozenset({"longer", "poison_gain"})
@@ -202,7 +202,8 @@ def _interval(by_seed: Sequence[float], form: str = "+.0%") -> str:
     if len(by_seed) < 2:
         return format(by_seed[0], form)
     found = mean_interval(by_seed, LEVEL)
-    point, low, high = (format(round(value, 3) + 0.0, form) for value in (found.point, found.low, found.high))
+    digits = int(form[-2]) + 2  # of a share that is told in percent; 0.0 is added for -0
+    point, low, high = (format(round(value, digits) + 0.0, form) for value in (found.point, found.low, found.high))
     return f"{point} ({low} to {high})"
 
 
@@ -334,7 +335,7 @@ def poison() -> str:
             )
             alone = values(metric, [fmean(bare[name][metric])]) if name in bare else ""
             costs = (_worst(several, cost) for cost in ("reward_lost", "heldout_lost"))
-            lines.append((f"`{name}`", COUNTED[metric], alone, trusted, strangers, *costs))
+            lines.append((f"`{name.removeprefix('poison-')}`", COUNTED[metric], alone, trusted, strangers, *costs))
     head = ("poison", "counted", "no filters", "filters, trusted", "filters, strangers")
     return table((*head, "most reward lost", "most held-out lost"), lines, left=(0, 1))
 
@@ -351,7 +352,8 @@ def ablation() -> str:
             both = "→".join(values(metric, [fmean(each["judged"][metric])]) for each in (full, cell))
             lost = _interval(cell["costs"]["reward_lost"], "+.1%")
             names = ", ".join(f"`{name.removesuffix(' filter')}`" for name in cell["without"])
-            lines.append((f"`{cell['scenario']}`", names, f"{COUNTED[metric]} {both}", lost))
+            poisoned = cell["scenario"].removeprefix("poison-")
+            lines.append((f"`{poisoned}`", names, f"{COUNTED[metric]} {both}", lost))
     return table(("poison", "without", "all filters→without", "reward lost without"), lines, left=(0, 1))
 
 

@@ -13,14 +13,14 @@ from sapo_adversary.svg import style, write_svg
 _COLOURS = ("#c62828", "#1565c0", "#6a1b9a", "#ef6c00", "#00838f")
 _SAYS = "says_phrase"
 _FILTER = "n-gram filter"
-_PANELS = {"trusted": "attackers whom all nodes trust", "strangers": "nobody trusts anybody"}
+_PANELS = {"trusted": "all nodes trust the attacker", "strangers": "nobody trusts anybody"}
 """Title by what the attackers are."""
 
 Cells = Sequence[Mapping[str, Any]]
 
 
 def draw_keys(filtered: Cells, without: Cells, path: Path) -> None:
-    """Write the picture as SVG: the share of own completions with the phrase, over the number of keys.
+    """Write the picture as SVG: the share of local completions with the phrase, over the number of keys.
 
     Cells of `without` are of nodes that lack the filters that the cell names.
     """
@@ -40,7 +40,7 @@ def draw_keys(filtered: Cells, without: Cells, path: Path) -> None:
             axes.set_xlabel("keys that sign the attacker's messages")
             axes.set_title(title, fontsize=9)
         panels[0].set_ylim(-2, 100)
-        panels[0].set_ylabel("own completions with the phrase at the end, %")
+        panels[0].set_ylabel("local completions with the phrase, %")
         _legend(figure, panels)
         figure.subplots_adjust(left=0.07, right=0.72, top=0.9, bottom=0.16, wspace=0.1)
         write_svg(figure, path)

@@ -32,7 +32,7 @@ def test_every_defence_names_a_file_that_is_there(name):
     assert (ROOT / DEFENCES[name].where).is_file()
 
 
-SELECTED = re.findall(r"`T ((?:tests[\w/]* ?)+)-k (?:\"([^\"]+)\"|(\w+))`", PAGE)
+SELECTED = re.findall(r"`(?:T )?((?:tests[\w/]* ?)+)(?:-m bench )?-k (?:\"([^\"]+)\"|(\w+))`", PAGE)
 
 
 @pytest.mark.parametrize(("folders", "several", "one"), SELECTED)
