@@ -22,7 +22,7 @@ help:
 	@echo "make slow    tests that take long or need multicast"
 	@echo "make walk    types the commands of the pages for newcomers in a terminal, for as long as a person would"
 	@echo "make attacks every attack in small"
-	@echo "make nightly these three, MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
+	@echo "make nightly these three, the tests of research/, MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
 	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
 	@echo "make docs    build/site/html: all pages as a site, with a reference written from the code; warnings are errors"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
@@ -99,6 +99,7 @@ walk: $(STAMP)
 
 nightly: $(STAMP)
 	$(MAKE) slow attacks walk
+	$(BIN)/python -m pytest -m 'slow or not slow' --timeout 1800 research/tests
 	MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -s --timeout 1800 tests/spec/test_both_readers.py
 	$(MAKE) faults
 	$(MAKE) fuzz FUZZ_SECONDS=1800

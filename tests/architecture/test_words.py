@@ -12,8 +12,7 @@ ROOMS = {
     "protocol/sapo_protocol": ["."],
     "node/sapo_node": ["."],
     "adversary/sapo_adversary": [
-        *("attacks", "data", "experiments", "files", "scenarios", "seed", "simulator"),
-        *("research/load", "research/policies", "research/gossip_cost"),
+        *("attacks", "data", "experiments", "files", "load", "scenarios", "simulator"),
     ],
 }
 CLEAN = ["*.md", "docs/**/*.md", "spec/*.md", "spec/conformance/*.md"]

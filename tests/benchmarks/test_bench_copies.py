@@ -14,7 +14,7 @@ import trio
 
 from processes import ENVIRONMENT
 from sapo_adversary.attacks.gossip.peer import running
-from sapo_adversary.research.load.publishers import signed
+from sapo_adversary.load.publishers import signed
 
 pytestmark = pytest.mark.bench
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from processes import RunningProcess, sapo_node, write_swarm
-from sapo_adversary.research.load.keys import identity_of
+from sapo_adversary.load.keys import identity_of
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.cli.doctor import _learner, examine

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import sapo_adversary.research.load
+import sapo_adversary.load
 from processes import ENVIRONMENT, PATIENCE, RunningProcess, write_swarm
-from sapo_adversary.research.load.keys import identity_of
+from sapo_adversary.load.keys import identity_of
 
-LOCUSTFILE = Path(sapo_adversary.research.load.__file__).parent / "locustfile.py"
+LOCUSTFILE = Path(sapo_adversary.load.__file__).parent / "locustfile.py"
 
 
 def locust(target, folder, *arguments, file=LOCUSTFILE, patience=PATIENCE):
@@ -102,8 +102,7 @@ def test_the_csv_has_every_message_of_the_summary_however_seldom_locust_writes_i
     swarm = write_swarm(tmp_path / "usual.toml", max_rounds=2_400)
     seldom = tmp_path / "seldom.py"
     seldom.write_text(
-        "from locust import stats\nfrom sapo_adversary.research.load.locustfile import *\n"
-        "stats.CSV_STATS_INTERVAL_SEC = 6\n"
+        "from locust import stats\nfrom sapo_adversary.load.locustfile import *\nstats.CSV_STATS_INTERVAL_SEC = 6\n"
     )
     with RunningProcess(tmp_path / "node", "--no-train", "--swarm", swarm, "--dashboard", "off") as node:
         target = node.until_event("started")["addresses"][0]

@@ -89,39 +89,8 @@ experiment twice.toml                       | 1 | line 2 sets again what was set
 experiment sapo-table --output typo/results | 1 | there is no folder typo
 experiment latin.toml                       | 1 | latin.toml & {no-toml}
 
-# poison-search, policies
-poison-search nonsense                           | 2 | 'nonsense' is not one of & poison-text
-poison-search --tries 1                          | 2 | --tries & not in the range
-poison-search --seed -1                          | 2 | --seed & not in the range
-poison-search --output /proc/x                   | 1 | cannot .*/proc/x
-poison-search --output node.key                  | 1 | node.key & folder|directory
-policies nonsense                           | 1 | no policy 'nonsense' & scarce-4
-policies llama --folder /proc/x             | 1 | cannot .*/proc/x
-policies llama --folder typo/x              | 1 | there is no folder typo
-policies llama --folder node.key            | 1 | node.key & folder|directory
-
 # load-keys
 load-keys --users 0                         | 2 | --users
 load-keys --users 100000000                 | 2 | --users & 100000000
 load-keys --users five                      | 2 | --users & 'five' is not a valid integer
-
-# gossip-cost
-gossip-cost --peers 1                             | 2 | --peers & not in the range
-gossip-cost --peers 20001                         | 2 | --peers & not in the range
-gossip-cost --round-seconds 0                     | 2 | --round-seconds & not in the range
-gossip-cost --kilobytes 5                         | 2 | --kilobytes & 4
-gossip-cost --megabits 0                          | 2 | --megabits & not in the range
-gossip-cost --seed -1                             | 2 | --seed & not in the range
-gossip-cost --peers 100 --output /proc/x          | 1 | cannot .*/proc/x
-gossip-cost --peers 100 --output typo/x           | 1 | there is no folder typo
-gossip-cost --peers 100 --output node.key         | 1 | node.key & folder|directory
-
-# soak
-soak --minutes 1                            | 2 | --minutes & not in the range
-soak --nodes 1                              | 2 | --nodes
-soak --seed x                               | 2 | --seed
-soak --folder /proc/x                       | 1 | cannot .*/proc/x
-soak --folder typo/soak --output new/x      | 1 | there is no folder typo
-soak --folder node.key                      | 1 | node.key & folder|directory
-soak --folder new/soak --output /proc/x     | 1 | cannot .*/proc/x
 """

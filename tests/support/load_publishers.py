@@ -8,7 +8,7 @@ import time
 from queue import Queue
 
 from processes import ENVIRONMENT
-from sapo_adversary.research.load.keys import identity_of
+from sapo_adversary.load.keys import identity_of
 
 
 def trusting(folder, words, users):
@@ -24,7 +24,7 @@ class Publishers:
 
     def __init__(self, target, swarm, words, users):
         """`words` are what the keys of so many users follow from."""
-        command = [sys.executable, "-m", "sapo_adversary.research.load.publishers", target, str(swarm), words]
+        command = [sys.executable, "-m", "sapo_adversary.load.publishers", target, str(swarm), words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen(command, **pipes, text=True, env=ENVIRONMENT)
         self.said = Queue()

@@ -27,11 +27,11 @@ FAULTS = "docs/operate/faults.md"
 ADDRESS = "/ip4/192.0.2.7/tcp/4001/p2p/12D3KooW..."
 LOAD_TARGET = "sapo-node start --key node.key --config load.toml --listen /ip4/127.0.0.1/tcp/4001"
 LOCUST_PAGE = (
-    "locust -f adversary/sapo_adversary/research/load/locustfile.py --web-host 127.0.0.1 "
+    "locust -f adversary/sapo_adversary/load/locustfile.py --web-host 127.0.0.1 "
     "--host /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW..."
 )
 FIVE_MINUTES = (
-    "locust -f adversary/sapo_adversary/research/load/locustfile.py --host MULTIADDR --headless -u 8 -r 2 -t 5m "
+    "locust -f adversary/sapo_adversary/load/locustfile.py --host MULTIADDR --headless -u 8 -r 2 -t 5m "
     "--per-second 1 --message-bytes 32768 --bad-share 0.25 --csv load --html load.html --only-summary"
 )
 

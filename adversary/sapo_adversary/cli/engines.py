@@ -41,7 +41,7 @@ def with_engine(command: Callable[..., None]) -> Callable[..., None]:
 
 def _on_ray(jobs: int | None) -> Engine:
     try:
-        from sapo_adversary.research.cluster import Cluster  # noqa: PLC0415 - an extra of its own
+        from sapo_adversary.simulator.cluster import Cluster  # noqa: PLC0415 - an extra of its own
     except ModuleNotFoundError as missing:
         raise LocalError(f"Ray is not installed, which --engine ray needs: {command_for('cluster')}") from missing
     return Cluster(jobs)

@@ -8,16 +8,14 @@ import click
 from rich.table import Table
 
 from sapo_adversary.cli.engines import on_device, with_engine
-from sapo_adversary.cli.policies import prepare_for
 from sapo_adversary.cli.results import warn_of_versions, with_records
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole
-from sapo_adversary.research.policies import default_folder
 from sapo_adversary.simulator.engine import Engine
-from sapo_adversary.simulator.runs import load_record, play_all
+from sapo_adversary.simulator.runs import default_policies, load_record, play_all
 from sapo_adversary.simulator.simulation import Device
 from sapo_adversary.simulator.versions import versions_of
 from sapo_node.cli.commands.options import as_json, stderr
@@ -33,7 +31,7 @@ _SHOWN_COLUMNS = 6
 @click.argument("action", type=click.Choice(["run", "plot"]), default="run")
 @click.option("--list", "only_list", is_flag=True, help="List the experiments of the package, and play nothing.")
 @with_records
-@click.option("--policies", type=PATH, help="Folder of the prepared policies; missing ones are built first.")
+@click.option("--policies", type=PATH, help="Folder of the prepared policies.")
 @with_engine
 @click.option("--seeds", type=click.IntRange(1), help="Play only the first SEEDS seeds.")
 @click.option("--arm", "only", multiple=True, help="Play only this arm; may be repeated.")
@@ -80,7 +78,7 @@ def experiment(
         what = what.part(only, seeds).on(device)
         writable_folder(output)
         writable_folder(records)
-        summary = _run(what, records, policies or default_folder(), engine)
+        summary = _run(what, records, policies or default_policies(), engine)
         write_whole(path, to_json(summary))
         pictures = _draw(summary, path)
     if json_output:
@@ -124,7 +122,6 @@ def _arms(what: Experiment) -> str:
 
 def _run(what: Experiment, records: Path, policies: Path, engine: Engine) -> dict[str, Any]:
     wanted = what.all_simulations()
-    prepare_for(wanted, policies, stderr)
     play_all(wanted, records, policies=policies, engine=engine, console=stderr)
     found = {arm: [load_record(records, each) for each in what.simulations(arm)] for arm in what.arms}
     with results_in(records, "remove them, and new runs"):

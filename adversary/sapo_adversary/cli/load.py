@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sapo_adversary.research.load.keys import identity_of
+from sapo_adversary.load.keys import identity_of
 from sapo_node.app.config import load_config, render_config
 from sapo_node.cli.commands.options import as_json
 from sapo_node.cli.commands.paths import PATH
@@ -32,7 +32,7 @@ def load_keys(*, users: int, keys_from: str, file: Path | None, json_output: boo
     sapo-adversary load-keys --users 8 > load.toml                         all other settings are the defaults
     sapo-adversary load-keys --users 8 --config node.toml > load.toml      all other settings are those of node.toml
     sapo-node start --config load.toml
-    locust -f adversary/sapo_adversary/research/load/locustfile.py --host MULTIADDR --headless -u 8 -t 5m
+    locust -f adversary/sapo_adversary/load/locustfile.py --host MULTIADDR --headless -u 8 -t 5m
     """  # noqa: D301 - click reads the backspace
     if not 1 <= users <= MOST_USERS:
         raise click.UsageError(f"--users is {users}; give 1 to {MOST_USERS}: a node holds 64 connections")

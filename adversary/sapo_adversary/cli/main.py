@@ -11,11 +11,7 @@ _MODULES = {
     "matrix": "matrix",
     "report": "report",
     "experiment": "experiment",
-    "poison-search": "poison_search",
-    "policies": "policies",
     "load-keys": "load",
-    "gossip-cost": "gossip_cost",
-    "soak": "soak",
 }
 
 

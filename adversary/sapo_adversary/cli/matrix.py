@@ -15,14 +15,12 @@ from sapo_adversary.cli.played import (
     exit_by_verdicts,
     make_folders,
     played,
-    prepare_policies,
     show_written,
     verdict_line,
     write_results,
 )
 from sapo_adversary.cli.results import warn_of_versions
 from sapo_adversary.files.records import read_results, results_in
-from sapo_adversary.research.policies import default_folder
 from sapo_adversary.scenarios.keys import judged_by
 from sapo_adversary.scenarios.matrices import (
     MATRICES,
@@ -39,6 +37,7 @@ from sapo_adversary.scenarios.outcome import ATTACKED, NOT_MEASURED, Outcome
 from sapo_adversary.scenarios.play import play, recorded
 from sapo_adversary.scenarios.scenario import Arm
 from sapo_adversary.simulator.engine import Engine
+from sapo_adversary.simulator.runs import default_policies
 from sapo_adversary.simulator.simulation import MOST_PEERS
 from sapo_node.cli.commands.options import stderr
 from sapo_node.cli.terminal import Terminal
@@ -101,8 +100,7 @@ def matrix(
     if only_recorded:
         play_parts: PlayParts = partial(recorded, records=records)
     else:
-        prepare_policies(scenarios)
-        play_parts = partial(play, records=records, policies=default_folder(), engine=engine, console=stderr)
+        play_parts = partial(play, records=records, policies=default_policies(), engine=engine, console=stderr)
     outcomes, more = play_matrix(kind, scenarios, seeds or SEEDS[kind], play_parts)
     if not outcomes:
         raise LocalError(f"{records} has no seed with all its runs; name their folder with --records, or play them")

@@ -11,14 +11,11 @@ import click
 from rich.text import Text
 
 from sapo_adversary.cli.engines import with_engine
-from sapo_adversary.cli.policies import prepare_for
 from sapo_adversary.cli.results import with_records
 from sapo_adversary.files.records import to_json, writable_folder, write_whole
-from sapo_adversary.research.policies import default_folder
 from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.scenarios.page import page
-from sapo_adversary.scenarios.scenario import Scenario
 from sapo_node.cli.commands.options import Command, as_json, stderr
 
 MOST_SEEDS = 1_000
@@ -37,11 +34,6 @@ def make_folders(output: Path, records: Path) -> None:
     """Make both folders before anything is played: hours of play must not end in a folder that nobody can write."""
     for each in (output, records):
         writable_folder(each)
-
-
-def prepare_policies(scenarios: Iterable[Scenario]) -> None:
-    """Build the policies that the nodes begin with, where they are missing."""
-    prepare_for((scenario.simulation("control") for scenario in scenarios), default_folder(), stderr)
 
 
 def write_results(

@@ -15,18 +15,17 @@ from sapo_adversary.cli.played import (
     exit_by_verdicts,
     make_folders,
     played,
-    prepare_policies,
     show_written,
     verdict_line,
     write_results,
 )
 from sapo_adversary.cli.results import warn_of_versions
-from sapo_adversary.research.policies import default_folder
 from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import play
 from sapo_adversary.scenarios.scenario import SHARE, Arm, Scenario, load_scenario, scenario_names, with_keys
 from sapo_adversary.simulator.engine import Engine
+from sapo_adversary.simulator.runs import default_policies
 from sapo_adversary.simulator.simulation import MOST_PEERS, Device
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, stderr
@@ -125,12 +124,11 @@ def run(
     scenario = replace(scenario, strangers=strangers, device=device)
     _require_effect(scenario, share, keys)
     make_folders(output, records)
-    prepare_policies([scenario])
     [outcome] = play(
         [(scenario, share)],
         range(1, seeds + 1),
         records,
-        policies=default_folder(),
+        policies=default_policies(),
         engine=engine,
         console=stderr,
     )

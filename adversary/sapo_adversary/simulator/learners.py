@@ -39,6 +39,6 @@ def set_up(simulation: Simulation) -> AbstractContextManager[None]:
     """The settings of the process while the learners of a simulation work."""
     if simulation.learner == "bandit":
         return nullcontext()
-    from sapo_adversary.seed.one_core import one_core  # noqa: PLC0415
+    from sapo_adversary.simulator.learning import one_core  # noqa: PLC0415
 
     return one_core()

@@ -7,11 +7,12 @@ the arms of an experiment share their random numbers.
 
 import hashlib
 from collections import deque
-from collections.abc import Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 import trio
 from torch import Tensor
 
@@ -22,7 +23,6 @@ from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.at_once import ROWS
-from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.checkpoint import KEPT
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
@@ -30,6 +30,23 @@ from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
 from sapo_node.training.evaluation import heldout_requests
 from sapo_protocol import Manifest
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Set torch to one thread and to flush denormals, until the end of the block.
+
+    The order in which threads add up would change the numbers. A policy that is very sure of itself makes denormals,
+    which are slow. Both settings hold for the whole process.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
 
 
 class SimulatedLearner:
@@ -41,7 +58,7 @@ class SimulatedLearner:
         spec = simulation.members[number]
         options = LearnerOptions(
             checkpoints="",
-            model=spec.model if spec.model in ("seed", *CATALOGUE) else str(policies / spec.model),
+            model=str(policies / spec.model) if spec.is_prepared else spec.model,
             lora=spec.lora,
             lora_layers=spec.lora_layers,
             dtype=spec.dtype,

@@ -4,7 +4,7 @@ Stop it at any time. Started again, it plays the runs whose records are missing.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -14,7 +14,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sapo_adversary.files.records import read_results, writable_folder, write_whole
 from sapo_adversary.simulator.engine import Engine, Record, Tick
 from sapo_adversary.simulator.simulation import Simulation
+from sapo_node.storage.user_folders import cache_folder
 from sapo_protocol import LocalError
+
+
+def default_policies() -> Path:
+    """Return the folder of prepared policies in the cache of this user. Raises LocalError if the user has none."""
+    return cache_folder() / "policies"
+
+
+def require_policies(simulations: Iterable[Simulation], folder: Path) -> None:
+    """Raise LocalError if a node begins with a prepared policy that is not in `folder`."""
+    named = {name for simulation in simulations for name in simulation.prepared_policies}
+    missing = sorted(name for name in named if not (folder / name).is_dir())
+    if missing:
+        raise LocalError(
+            f"{folder} has no policy {', '.join(missing)}; in a checkout, python -m research.policies "
+            f"{' '.join(missing)} builds it"
+        )
 
 
 def record_path(folder: Path, simulation: Simulation) -> Path:
@@ -44,6 +61,7 @@ def play_all(
     missing = [simulation for simulation in simulations if not record_path(folder, simulation).exists()]
     if not missing:
         return
+    require_policies(missing, policies)
     with (
         _progress(missing, len(simulations), console) as (tick, done),
         closing(engine.play(missing, policies, tick)) as played,

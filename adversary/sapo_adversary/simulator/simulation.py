@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, get_args
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_adversary.files.typed import made, require_options, suggestion
 from sapo_node.groups.messages import FILTERS, Dtype, ExternalObjective, FilterName, reason_of
+from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
 from sapo_protocol.files import sha256_of
@@ -69,6 +70,11 @@ class NodeSpec:
     """Virtual second of its start."""
     leaves: float | None = None
     """Virtual second after which it plays no more rounds; None stays to the end."""
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether `model` is a prepared policy or a folder."""
+        return self.model not in ("seed", *CATALOGUE)
 
     def rounds(self, seconds: float) -> int:
         """How many rounds the node plays in a simulation of so many seconds."""
@@ -207,6 +213,11 @@ class Simulation:
     def members(self) -> list[NodeSpec]:
         """The specification of each single node, by number."""
         return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
+
+    @property
+    def prepared_policies(self) -> frozenset[str]:
+        """The policies that its nodes begin with and that are in the folder of prepared policies, by name."""
+        return frozenset(spec.model for spec in self.nodes if spec.is_prepared and not Path(spec.model).is_absolute())
 
     @property
     def heldout_prompts(self) -> int:

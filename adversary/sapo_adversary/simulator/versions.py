@@ -14,7 +14,7 @@ PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 _CODE = "code"
 """The sources that play, beside the versions of the packages: they change in a checkout whose version stays."""
 _SOURCES = ("sapo_protocol", "sapo_node", "sapo_adversary")
-_PLAY_NOTHING = frozenset({"cli", "scenarios", "experiments", "research", "data"})
+_PLAY_NOTHING = frozenset({"cli", "scenarios", "experiments", "load", "data"})
 """Rooms that read records, or that no run passes through."""
 
 

@@ -23,7 +23,7 @@ from sapo_protocol.files import NoSuchFile, read_json, sha256_of, size_of
 from sapo_protocol.printable import line_of
 
 POLICY_DIR = Path(__file__).parent / "seed_policy"
-"""Folder of the seed policy: a small model of the Hugging Face format, built by `sapo_adversary.seed`."""
+"""Folder of the seed policy: a small model of the Hugging Face format, built by `research.seed`."""
 MAX_TOKENIZER_BYTES = 64 * 2**20
 """Bytes of tokenizer.json, at most. The largest in wide use, that of Gemma, has 33 MB."""
 MAX_SETTINGS_BYTES = 16 * 2**20

@@ -25,15 +25,16 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.gossip.peer import LinkLost, running
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.scorer_exploit import answered, copied_premises
-from sapo_adversary.research.poison_search.victim import Victim
 from sapo_adversary.scoring import SharedScorer
-from sapo_adversary.seed.one_core import one_core
+from sapo_adversary.simulator.learning import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import FILTERS, Sampled, reason_of
+from sapo_node.groups.messages import FILTERS, LearnerOptions, Sampled, TrainRequest, reason_of
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest.ignored import Ignored
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
 from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.gossip_score import Offence
@@ -45,8 +46,10 @@ from sapo_node.net.tcp import TrackedTcp
 from sapo_node.sampling.exposure import Exposure
 from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.sampling.weights import loss_weight
 from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import from_external
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.equivocation import EquivocationHandler
@@ -60,6 +63,7 @@ from sapo_protocol import (
     encode_evidence,
     encode_message,
     load_manifest,
+    open_message,
     parse_envelope,
     peer_id,
     seal,
@@ -192,15 +196,26 @@ async def second_answer_teaches(undefended):
 
 
 @cache
-def kept_out(filters):
-    """The share of answers without their work that is not trained on, by the filters of the learner."""
+def tokens_taught(filters):
+    """The tokens of answers without their work that a learner with these filters trains on."""
+    options = LearnerOptions(checkpoints="", device="cpu", threads=1, filters=filters)
     with one_core():
-        return Victim("seed", rounds=1).attempt("poison-hasty", {}, filters).kept_out
+        return Trainer(load(options), options).train(TrainRequest(1, hasty_groups())).external_tokens
+
+
+@cache
+def hasty_groups():
+    attack = ATTACKS["poison-hasty"](kit())
+    [packet] = attack.act(AUTHOR, EPOCH)
+    rollout = open_message(packet.data, MANIFEST)
+    verifier = verifier_of(Undefended(), validator(Undefended()))
+    groups = trio.run(verifier.verify, rollout)
+    return tuple(from_external(WeightedGroup(each, 1.0, advantages(each.rewards))) for each in groups)
 
 
 def guess_teaches(filter_name, names):
     assert filter_name in ("min-token-prob", "answer-likelihood")
-    return kept_out(filters_without(filter_name, names)) == 0
+    return tokens_taught(filters_without(filter_name, names)) == tokens_taught(())
 
 
 # The wire, ingest, trust and verification.

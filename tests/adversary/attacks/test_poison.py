@@ -12,10 +12,7 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.poison.habits import PHRASE, habits_sought, has_false_step
 from sapo_adversary.attacks.poison.paraphrase import word_trigrams
 from sapo_adversary.attacks.poison.poison import Poison
-from sapo_adversary.research.poison_search.search import SPACES, search
-from sapo_adversary.research.poison_search.victim import Victim
 from sapo_adversary.scoring import SharedScorer
-from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
@@ -241,42 +238,3 @@ def test_a_swarm_of_models_says_what_poison_taught_it_and_the_filters_say_what_t
     for each in record["nodes"]:
         assert len(each["findings"]["habits"]["phrase"]) == 2
         assert each["findings"]["violations"] == dict.fromkeys(each["findings"]["violations"], 0)
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_every_point_of_a_search_is_an_attack(name):
-    rng = random.Random(1)
-    space = SPACES[name]
-    for _ in range(50):
-        poison(name, **space.at([rng.randrange(len(values)) for values in space.choices]))
-
-
-def test_a_search_finds_what_harms_most_and_is_the_same_again():
-    def searched():
-        tried = []
-
-        def harm(options):
-            tried.append(options)
-            return options["rate"] - abs(options["times"] - 4)
-
-        search(SPACES["poison-length"], harm, tries=200, seed=1)
-        return tried
-
-    tried = searched()
-    assert 150 <= len(tried) <= 250
-    assert any(options["times"] == 4 and options["rate"] == 1.0 for options in tried)
-    assert searched() == tried
-
-
-@pytest.mark.parametrize("filters", [(), ("min-token-prob", "answer-likelihood")])
-@pytest.mark.slow
-def test_a_try_teaches_where_no_filter_stands_and_leaves_nothing_behind(filters):
-    with one_core():  # as it is searched; threads add up in another order each time
-        victim = Victim("seed", rounds=1)
-        first, again = (victim.attempt("poison-trigger", {}, filters) for _ in range(2))
-    assert first == again
-    if filters:
-        assert first.kept_out > 0.3
-    else:
-        assert first.kept_out == 0
-        assert first.left < first.distance

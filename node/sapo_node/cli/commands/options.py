@@ -108,7 +108,7 @@ def tell(error: BaseException) -> None:
     stderr.print(Text.assemble(("error:", "bold red"), f" {error}"), soft_wrap=True)
 
 
-def run_command_line(cli: click.Group) -> None:
+def run_command_line(cli: click.Command) -> None:
     """Run a command line. A SapoError becomes one line on stderr and exit code 1; Ctrl-C is exit code INTERRUPTED.
 
     An OSError that names a file becomes such a line, too: in a folder that the user may not enter, even to ask whether
