@@ -18,8 +18,8 @@ from sapo_node.app.state import StateFolder, reading
 from sapo_node.groups.types import GroupKey
 from sapo_node.storage.database import StateError
 from sapo_node.training.take_back import TAKEN_BACK
-from sapo_node.trust.accounts import account_from
 from sapo_node.trust.constants import PeerState
+from sapo_node.trust.ledger import account_from
 
 
 @dataclass(slots=True)

@@ -18,14 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from sapo_node.app.node import Parts
 from sapo_node.app.state import SCHEMA
-from sapo_node.ingest.ignored import Ignored
+from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import Slot
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.accounts import Account
 from sapo_node.trust.constants import MAX_AGE, Fact, Tier
-from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.ledger import Account, Ledger
 from sapo_node.trust.limits import Limits
 from sapo_protocol import (
     Body,

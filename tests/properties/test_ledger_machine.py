@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from sapo_node.storage.database import Database
-from sapo_node.trust import accounts, constants, ledger
+from sapo_node.trust import constants, ledger
 from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
@@ -100,7 +100,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.epoch = self.settled = 0
         """The epoch that runs, and the last for which all that is due in an epoch was done."""
         self.histories: dict[int, History] = {}
-        self.databases = [Database(None, (accounts.SCHEMA,)) for _ in range(2)]
+        self.databases = [Database(None, (ledger.SCHEMA,)) for _ in range(2)]
         self.open()
         self.an_epoch_begins(1)
 
@@ -244,7 +244,7 @@ def test_accounts_follow_from_what_peers_did_and_from_nothing_else(monkeypatch):
 
 def test_a_ban_before_the_first_round_lasts_its_time():
     """The network may bring messages while a node is still replaying its stored batches."""
-    again = Ledger(Database(None, (accounts.SCHEMA,)), epoch=29_999)
+    again = Ledger(Database(None, (ledger.SCHEMA,)), epoch=29_999)
     for _ in range(4):
         again.report("liar", Fact.FALSE_CLAIM)
     again.at(30_000)
@@ -252,7 +252,7 @@ def test_a_ban_before_the_first_round_lasts_its_time():
 
 
 def test_what_a_peer_earns_in_an_epoch_stays_capped_over_a_restart():
-    database = Database(None, (accounts.SCHEMA,))
+    database = Database(None, (ledger.SCHEMA,))
     young = Ledger(database)
     young.at(5)
     for _ in range(constants.EARNED_PER_EPOCH):
@@ -266,7 +266,7 @@ def test_what_a_peer_earns_in_an_epoch_stays_capped_over_a_restart():
 
 def test_rows_of_strangers_are_bounded_even_after_their_bans(monkeypatch):
     monkeypatch.setattr(ledger, "MAX_STRANGERS", STRANGERS)
-    book = Ledger(Database(None, (accounts.SCHEMA,)))
+    book = Ledger(Database(None, (ledger.SCHEMA,)))
     book.at(1)
     for name in NAMES * 4:
         book.report(name, Fact.FALSE_CLAIM)
@@ -277,7 +277,7 @@ def test_rows_of_strangers_are_bounded_even_after_their_bans(monkeypatch):
 
 def test_keys_that_gave_one_verified_group_each_are_forgotten_before_a_peer_that_gave_two(monkeypatch):
     monkeypatch.setattr(ledger, "MAX_STRANGERS", STRANGERS)
-    book = Ledger(Database(None, (accounts.SCHEMA,)))
+    book = Ledger(Database(None, (ledger.SCHEMA,)))
     for name in ["honest", *NAMES, "honest"]:
         book.report(name, Fact.VERIFIED_GROUP)
     book.at(3)
@@ -287,7 +287,7 @@ def test_keys_that_gave_one_verified_group_each_are_forgotten_before_a_peer_that
 
 def test_a_ban_ends_at_a_node_that_never_runs_over_the_end_of_an_epoch():
     """A node that is started for some minutes now and then must not ban for ever, nor promote nobody ever."""
-    database = Database(None, (accounts.SCHEMA,))
+    database = Database(None, (ledger.SCHEMA,))
     book = Ledger(database, epoch=1)
     for _ in range(4):
         book.report("liar", Fact.FALSE_CLAIM)
@@ -298,7 +298,7 @@ def test_a_ban_ends_at_a_node_that_never_runs_over_the_end_of_an_epoch():
 
 
 def test_a_clock_set_back_right_after_the_start_earns_nobody_more_than_an_epochs_share():
-    database = Database(None, (accounts.SCHEMA,))
+    database = Database(None, (ledger.SCHEMA,))
     Ledger(database, epoch=1).at(2)
     book = Ledger(database, epoch=5)
     for epoch in (4, 5):

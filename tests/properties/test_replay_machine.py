@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sapo_node.ingest import seen
-from sapo_node.ingest.seen import ReplayWindow
+from sapo_node.ingest import validator
+from sapo_node.ingest.validator import ReplayWindow
 from sapo_node.storage.database import Database
 from sapo_protocol import Header, Opened, load_manifest
 
@@ -48,7 +48,7 @@ MANIFEST = load_manifest("starter")
 class ReplayMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.database = Database(None, (seen.SCHEMA,))
+        self.database = Database(None, (validator.SCHEMA,))
         self.window = ReplayWindow(self.database, MANIFEST)
         self.entries: dict[Key, Entry] = {}
         self.taken: list[tuple[Key, int]] = []

@@ -12,8 +12,7 @@ from typing import Any
 from sapo_adversary.attacks.cross_domain import elsewhere
 from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.ingest.pending import ENDED_LINK, PendingQueue
-from sapo_node.ingest.seen import ReplayWindow
-from sapo_node.ingest.validator import Ingest
+from sapo_node.ingest.validator import Ingest, ReplayWindow
 from sapo_node.net.interface import Channel, Handle, Verdict
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.filters.one_answer import OneAnswerFilter

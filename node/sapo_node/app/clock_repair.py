@@ -10,12 +10,12 @@ import time
 from contextlib import closing
 
 from sapo_node.app.state import SCHEMA, StateFolder, locked
-from sapo_node.ingest.seen import ReplayWindow
+from sapo_node.ingest.validator import ReplayWindow
 from sapo_node.storage.clock_guard import JUMP_EPOCHS, stored_epoch
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.location import StateLocation
-from sapo_node.trust import accounts
+from sapo_node.trust import ledger
 from sapo_protocol import Manifest, epoch_at
 
 
@@ -38,5 +38,5 @@ def return_to_clock(folder: StateFolder, manifest: Manifest) -> int:
         counters = Counters(database, manifest, now=now, key_is_new=False, rng=random.SystemRandom(), location=location)
         epoch = counters.return_to_clock(now)
         ReplayWindow(database, manifest).return_to(epoch)
-        accounts.return_to(database, epoch)
+        ledger.return_to(database, epoch)
     return epoch

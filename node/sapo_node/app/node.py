@@ -22,11 +22,10 @@ from sapo_node.app.tally import Tally
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest.pending import PendingQueue
-from sapo_node.ingest.seen import ReplayWindow
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Peers, Responder
-from sapo_node.ingest.validator import Ingest
+from sapo_node.ingest.validator import Ingest, ReplayWindow
 from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.net.interface import Channel, NetworkNotice, PeerConnected, PeerGone, Requests
 from sapo_node.observability.history import History

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sapo_node.app import trained_model
-from sapo_node.ingest import pending, seen
+from sapo_node.ingest import pending, validator
 from sapo_node.net import anchors
 from sapo_node.observability import history, journal
 from sapo_node.rollouts import archive
@@ -21,18 +21,18 @@ from sapo_node.storage.umask import OTHERS, for_owner_alone
 from sapo_node.storage.user_folders import default_state
 from sapo_node.storage.work_folder import made_folder
 from sapo_node.training import batch_log
-from sapo_node.trust import accounts
+from sapo_node.trust import ledger
 from sapo_protocol import LocalError, Manifest
 
 SCHEMA = (
     counters.SCHEMA,
     history.SCHEMA,
-    seen.SCHEMA,
+    validator.SCHEMA,
     pending.SCHEMA,
     buffer.SCHEMA,
     memory.SCHEMA,
     batch_log.SCHEMA,
-    accounts.SCHEMA,
+    ledger.SCHEMA,
     anchors.SCHEMA,
     anchors.KNOWN_SCHEMA,
     archive.SCHEMA,

@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sapo_node.ingest.bodies import together
+from sapo_node.ingest.store import together
 from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier

@@ -1,19 +1,21 @@
-"""What arrives from the network becomes a signed rollout in the pending queue, or a counted refusal.
+"""Turns each message of the network into a signed rollout in the pending queue, or counts why it refuses the message.
 
-Checks go from cheap to costly, and each says who is to blame. REJECT is only for what the bytes alone prove wrong,
-and is charged to the peer that sent them, never to the author they name. What depends on this node's clock, ledger or
-load is IGNORE and costs nobody anything. Nothing is scored here: that happens later, on demand, off the gossip path.
+Checks go from cheap to costly, in the order of the spec (spec/gossip.md).
+
+- REJECT: the bytes alone prove the message wrong. The ledger charges the peer that sent it, never the issuer it names.
+- IGNORE: the message depends on this node's clock, ledger or load. No peer is charged.
+- BUSY: as IGNORE, and the same message from another peer is welcome.
+
+The validator scores nothing. The verifier does that later, when the trainer asks for groups.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from enum import StrEnum
 
-from sapo_node.ingest.ignored import Ignored
 from sapo_node.ingest.pending import ENDED_LINK, PendingQueue
-from sapo_node.ingest.seen import ReplayWindow, bits_of
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.net.interface import Verdict
@@ -30,11 +32,13 @@ from sapo_protocol import (
     InventoryItem,
     Layer,
     LocalError,
+    Manifest,
     Opened,
     RemoteError,
     Sealed,
     decode_evidence,
     encode_evidence,
+    in_window,
     match_bodies,
     peer_id,
     prove_equivocation,
@@ -44,8 +48,102 @@ from sapo_protocol import (
 logger = logging.getLogger(__name__)
 
 
-Refused = Callable[[str, Sealed | None, str], None]
-"""`refused(sender, envelope if there is one, why)`."""
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS seen (
+    issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
+    received INTEGER NOT NULL,
+    PRIMARY KEY (issuer, epoch, counter)
+);
+CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
+CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL);
+"""
+
+OnRefused = Callable[[str, Sealed | None, str], None]
+"""`on_refused(sender, envelope, why)`; the envelope is None if the message has none that parses."""
+
+
+class Ignored(StrEnum):
+    """The reasons of IGNORE and BUSY."""
+
+    SENDER_BUSY = "sender over its rate"
+    LINK_BUSY = "link over its rate for strangers"
+    SENDER_BANNED = "sender banned"
+    ISSUER_BANNED = "issuer banned"
+    DUPLICATE = "duplicate"
+    OUTSIDE_WINDOW = "outside the epoch window"
+    OVER_QUOTA = "issuer over its quota"
+    EQUIVOCATION = "equivocation"
+    KNOWN_EVIDENCE = "evidence known or over its budget"
+
+    @property
+    def verdict(self) -> Verdict:
+        """BUSY where only the peer that sent the message is at fault: the same message from another peer is welcome."""
+        return Verdict.BUSY if self in (Ignored.SENDER_BUSY, Ignored.LINK_BUSY) else Verdict.IGNORE
+
+
+class ReplayWindow:
+    """The envelopes that were accepted in the open epochs: (issuer, epoch, counter) is accepted once, ever.
+
+    The node refuses older envelopes by their epoch, so it remembers only the open epochs. A clock may go back: the node
+    refuses an epoch that it has forgotten. It keeps the first envelope of a counter: a second one with other content
+    makes the pair a proof of equivocation.
+    """
+
+    def __init__(self, database: Database, manifest: Manifest) -> None:
+        self._database = database
+        self._manifest = manifest
+        row = database.row("SELECT before FROM forgotten")
+        self._forgotten: int | None = row[0] if row else None
+
+    def is_open(self, epoch: int, now: float) -> bool:
+        """Whether the validator may accept an envelope of an epoch: TIME-2 allows it, and this node remembers it."""
+        return in_window(self._manifest, epoch, now) and self.remembers(epoch)
+
+    def received(self, envelope_id: bytes) -> int | None:
+        """The bodies that came with an accepted envelope, as bits by k. None if no such envelope was accepted."""
+        row = self._database.row("SELECT received FROM seen WHERE envelope_id = ?", envelope_id)
+        return row[0] if row else None
+
+    def first(self, issuer: bytes, header: Header) -> bytes | None:
+        """The envelope that was accepted under the same counter, if there is one."""
+        row = self._database.row(
+            "SELECT envelope FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?",
+            issuer,
+            header.epoch,
+            header.counter,
+        )
+        return row[0] if row else None
+
+    def accept(self, opened: Opened, header: Header, *, received: int) -> None:
+        """Remember an envelope and its received bodies, as bits by k."""
+        self._database.execute(
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?)",
+            opened.issuer,
+            header.epoch,
+            header.counter,
+            opened.envelope_id,
+            opened.envelope,
+            received,
+        )
+
+    def forget_before(self, epoch: int) -> None:
+        """Forget the epochs before this one, for good."""
+        if self.remembers(epoch):
+            self._database.execute("DELETE FROM seen WHERE epoch < ?", epoch)
+            self._database.execute("DELETE FROM forgotten")
+            self._database.execute("INSERT INTO forgotten VALUES (?)", epoch)
+            self._forgotten = epoch
+
+    def return_to(self, epoch: int) -> None:
+        """Open the epochs from `epoch` + 2 again, after a wrong clock made this node forget them. It may have accepted
+        and forgotten envelopes of `epoch` + 1.
+        """
+        self._database.execute("UPDATE forgotten SET before = min(before, ?)", epoch + 2)
+        self._forgotten = min(self._forgotten, epoch + 2) if self._forgotten is not None else None
+
+    def remembers(self, epoch: int) -> bool:
+        """Whether the accepted envelopes of an epoch are still known."""
+        return self._forgotten is None or epoch >= self._forgotten
 
 
 class _Ignore(Exception):
@@ -69,7 +167,7 @@ class Ingest:
         pending_queue: PendingQueue,
         message_store: MessageStore,
         on_fatal: Callable[[LocalError], None],
-        on_refused: Refused | None = None,
+        on_refused: OnRefused | None = None,
         limits: Limits = LIMITS,
         wire: Wire = WIRE,
     ) -> None:
@@ -87,34 +185,32 @@ class Ingest:
         self._on_refused = on_refused
         self._limits = limits
         self._wire = wire
-        self._sealed: Sealed | None = None
-        """The envelope of the rollout at hand, as soon as there is one."""
         self._window = window
         self._messages = LinkBudget(rate=limits.messages_per_second, burst=limits.message_burst)
         self._strangers = LinkBudget(rate=limits.strangers_per_second, burst=limits.strangers_burst)
-        """What each sender may bring of strangers."""
+        """Rollouts of strangers, by the peer that sends them."""
         self._links: set[str] = set()
         """The peers that are connected."""
         self.accepted = 0
         self.gossiped: Counter[int] = Counter()
-        """Of the accepted ones, those that gossip brought, by shard."""
+        """Accepted rollouts that gossip brought, by shard."""
         self.pulled = 0
-        """Of the accepted ones, those that this node had asked for."""
+        """Accepted rollouts that this node asked for."""
         self.evidence = 0
         self.refused: Counter[str] = Counter()
 
     async def handle(self, sender: str, data: bytes, *, shard: int) -> Verdict:
         """Judge one rollout message of `sender` (a peer id) on the topic of a shard. Never raises and never waits."""
-        return self._judge(sender, data, partial(self._admit, sender=sender, shard=shard))
+        return self._judge(sender, data, shard=shard)
 
     async def handle_synchronised(self, sender: str, data: bytes) -> Verdict:
-        """Judge one rollout message that `sender` was asked for, and so is not charged for. Never raises or waits."""
-        verdict = self._judge(sender, data, partial(self._admit, sender=sender), asked=True)
+        """Judge one rollout message that this node asked `sender` for, at no charge. Never raises and never waits."""
+        verdict = self._judge(sender, data, shard=None)
         self.pulled += verdict is Verdict.ACCEPT
         return verdict
 
     def wants(self, held: InventoryItem) -> int | None:
-        """Which bodies of an envelope that a peer holds are not here, as bits by k; None where nothing is missing."""
+        """The bodies of a peer's envelope that this node lacks, as bits by k. None if none is missing."""
         here = self._window.received(held.envelope_id)
         if here is None:
             here = self._message_store.bodies(held.envelope_id)  # this node's own
@@ -124,48 +220,57 @@ class Ingest:
 
     async def handle_evidence(self, sender: str, data: bytes) -> Verdict:
         """Judge one evidence message of `sender`. Never raises and never waits."""
-        return self._judge(sender, data, self._accept_evidence)
+        try:
+            self._require_welcome(sender, self._clock.now(), asked=False)
+            return self._accept_evidence(data)
+        except (_Ignore, RemoteError, StateError) as error:
+            return self._refuse(error, sender, None)
 
     def begin_link(self, peer: str) -> None:
-        """Take note that a peer has connected: what it signs is charged to its own link, whoever brings it."""
+        """A peer has connected: its rollouts are charged to its own link, whichever peer sends them."""
         self._links.add(peer)
 
     def end_link(self, peer: str) -> None:
-        """Take note that a peer has disconnected. Never raises."""
+        """A peer has disconnected. Never raises."""
         self._links.discard(peer)
         try:
             self._pending_queue.end_link(peer)
         except StateError as error:
             self._on_fatal(error)
 
-    def _judge(
-        self, sender: str, data: bytes, admit: Callable[[bytes, float], Verdict], *, asked: bool = False
-    ) -> Verdict:
-        now = self._clock.now()
-        self._sealed = None
+    def _judge(self, sender: str, data: bytes, *, shard: int | None) -> Verdict:
+        """Judge a rollout message; no shard for one that `sender` was asked for."""
+        sealed: Sealed | None = None
         try:
-            self._require_welcome(sender, now, asked=asked)
-            return admit(data, now)
-        except _Ignore as ignored:
-            self._refuse(sender, ignored.reason)
-            return ignored.reason.verdict
-        except RemoteError as error:
-            logger.info("refused a message from %s: %s", sender, error)
-            self._refuse(sender, error.layer)
-            forged = error.layer is Layer.SIGNATURE
-            self._ledger.report(sender, Fact.FORGED_SIGNATURE if forged else Fact.INVALID_MESSAGE)
-            return Verdict.REJECT
-        except StateError as error:
+            now = self._clock.now()
+            # Step 1: local.
+            self._require_welcome(sender, now, asked=shard is None)
+            # Steps 2 and 3: MSG-1, MSG-2.
+            envelope, bodies = self._wire.decode_message(data, self._manifest)
+            # Step 4: ENV-1 to ENV-6.
+            sealed = self._wire.parse_envelope(envelope, network_id=self._manifest.network_id)
+            return self._admit(sealed, bodies, sender=sender, shard=shard, now=now)
+        except (_Ignore, RemoteError, StateError) as error:
+            return self._refuse(error, sender, sealed)
+
+    def _refuse(self, error: _Ignore | RemoteError | StateError, sender: str, sealed: Sealed | None) -> Verdict:
+        """Count a message that is not accepted, and charge the sender of one that its bytes alone prove wrong."""
+        if isinstance(error, StateError):
             self._on_fatal(error)
             return Verdict.IGNORE
-
-    def _refuse(self, sender: str, why: str) -> None:
+        why = error.reason if isinstance(error, _Ignore) else error.layer
         self.refused[why] += 1
         if self._on_refused:
-            self._on_refused(sender, self._sealed, why)
+            self._on_refused(sender, sealed, why)
+        if isinstance(error, _Ignore):
+            return error.reason.verdict
+        logger.info("refused a message from %s: %s", sender, error)
+        forged = error.layer is Layer.SIGNATURE
+        self._ledger.report(sender, Fact.FORGED_SIGNATURE if forged else Fact.INVALID_MESSAGE)
+        return Verdict.REJECT
 
     def advance(self, epoch: int) -> None:
-        """Enter an epoch: drop what its window and the age limit refuse anyway."""
+        """Enter an epoch: drop envelopes and rollouts that are too old."""
         with self._database.transaction():
             self._window.forget_before(epoch - 1)
             self._equivocation_handler.advance()
@@ -179,21 +284,18 @@ class Ingest:
         if not self._ledger.admits(sender):
             raise _Ignore(Ignored.SENDER_BANNED)
 
-    def _admit(self, data: bytes, now: float, *, sender: str, shard: int | None = None) -> Verdict:
-        """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what was asked for."""
-        wire = self._wire
-        # Steps 2 and 3: MSG-1, MSG-2.
-        envelope, bodies = wire.decode_message(data, self._manifest)
-        # Step 4: ENV-1 to ENV-6.
-        self._sealed = sealed = wire.parse_envelope(envelope, network_id=self._manifest.network_id)
+    def _admit(
+        self, sealed: Sealed, bodies: tuple[bytes | None, ...], *, sender: str, shard: int | None, now: float
+    ) -> Verdict:
+        """Steps 5 to 15 of the spec for rollouts (spec/gossip.md), in its order."""
         # Step 5: REP-1.
         earlier = self._require_news(sealed, bodies)
         # Step 6: local.
         self._require_admitted(sealed)
         # Step 7: ENV-7, SIG-1 to SIG-4.
-        opened = wire.open_envelope(sealed)
+        opened = self._wire.open_envelope(sealed)
         # Step 8: HDR-1 to HDR-4, EXT-1, EXT-2.
-        header = wire.decode_header(opened.payload, self._manifest)
+        header = self._wire.decode_header(opened.payload, self._manifest)
         # Step 9: TOP-3.
         if shard is not None:
             require_shard(self._manifest, shard, opened.issuer, header.epoch)
@@ -228,10 +330,10 @@ class Ingest:
         return Verdict.ACCEPT if shard is None or earlier is None or all(bodies) else Verdict.KEEP
 
     def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int | None:
-        """Before the signature: an envelope accepted earlier is of interest only for bodies that did not come with it.
+        """Refuse an envelope that was accepted earlier, unless bodies come with it that this node lacks.
 
-        Returns those that did, as bits by k; None for a new envelope. Each body is taken once, or a relay could
-        have one trained on twice.
+        Returns the bodies that came earlier, as bits by k, or None for a new envelope. A body is taken once: otherwise
+        the sender could have it trained on twice.
         """
         received = self._window.received(sealed.envelope_id)
         if received is not None and not bits_of(bodies) & ~received:
@@ -239,7 +341,7 @@ class Ingest:
         return received
 
     def _require_admitted(self, sealed: Sealed) -> None:
-        """Refuse a banned issuer. The peer that forwards it may not have seen the evidence: DUTY-6."""
+        """Refuse a banned issuer, and publish the evidence for the peer that still forwards its messages: DUTY-6."""
         issuer = peer_id(sealed.issuer)
         if not self._ledger.admits(issuer):
             self._equivocation_handler.next_evidence(issuer)
@@ -263,21 +365,19 @@ class Ingest:
         raise _Ignore(Ignored.EQUIVOCATION)
 
     def _require_place(self, header: Header, sender: str, now: float, *, free: bool) -> None:
-        """The quotas of a stranger's rollout: the counters of its issuer, and the rate of the link that brings it.
+        """Refuse a stranger's rollout beyond the counters of its issuer or the rate of its sender.
 
-        The link is not charged for what is `free`. That is what this node asked for: the requests bound it. It is also
-        what a connected peer signed: its counters bound it, and a flood that its neighbours forward must not refuse it.
+        Two kinds of rollouts are `free` and cost the sender no rate. This node asked for the first: its requests bound
+        them. Connected peers signed the second: their counters bound them, and a neighbour that forwards a flood must
+        not use up their rate.
         """
         if header.counter >= self._manifest.max_rounds * self._limits.untrusted_counters:
             raise _Ignore(Ignored.OVER_QUOTA)
         if not free and not self._strangers.take(sender, now):
             raise _Ignore(Ignored.LINK_BUSY)
 
-    def _accept_evidence(self, data: bytes, now: float) -> Verdict:
-        """Steps 2 to 11 of the spec for evidence (spec/gossip.md), in its order. Evidence has no window: `now` does not
-        matter.
-        """
-        del now
+    def _accept_evidence(self, data: bytes) -> Verdict:
+        """Steps 2 to 11 of the spec for evidence (spec/gossip.md), in its order."""
         # Steps 2 to 5: EVD-1, EVD-2, ENV-1 to ENV-6, EVD-3, EVD-4.
         accusation = decode_evidence(data, self._manifest)
         # Steps 6 and 7: the issuer is banned already, or the budget of this epoch is spent (local).
@@ -299,3 +399,8 @@ class Ingest:
             )
             raise _Ignore(Ignored.EQUIVOCATION)
         self._pending_queue.forget(self._equivocation_handler.ban(proof, publish=publish))
+
+
+def bits_of(bodies: tuple[bytes | None, ...]) -> int:
+    """The bodies that are there, as bits by k."""
+    return sum(1 << k for k, body in enumerate(bodies) if body is not None)

@@ -12,9 +12,9 @@ from sapo_node.observability.journal import KEPT_GROUPS, KEPT_REFUSALS, Entry, F
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.accounts import Account, Cause, Offence, account_of, cause_of, offences_of
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, CONFIG, EVIDENCE, decisions
+from sapo_node.trust.ledger import Account, Cause, Offence, account_of, cause_of, offences_of
 from sapo_protocol import LocalError, Manifest, epoch_start
 
 _LEAST_CHARACTERS = 6

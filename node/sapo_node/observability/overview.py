@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from sapo_node.groups.curve import Curve
 from sapo_node.groups.types import TaskAnswers
-from sapo_node.ingest.ignored import Ignored
+from sapo_node.ingest.validator import Ignored
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Fate
 from sapo_node.observability.stored import Evaluation, Round, SessionFacts
@@ -17,8 +17,8 @@ from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL
 from sapo_node.training.health import HealthAlarm, health_alarms
 from sapo_node.training.take_back import TakenBack, taken_back
-from sapo_node.trust.accounts import account_of, cause_of, states
 from sapo_node.trust.decisions import decisions
+from sapo_node.trust.ledger import account_of, cause_of, states
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from sapo_node.groups.bounds import MIN_TEXT_PROB, MIN_TOKEN_PROB
 from sapo_node.groups.messages import FOLLOWS, Refusal
-from sapo_node.ingest.ignored import Ignored
+from sapo_node.ingest.validator import Ignored
 from sapo_node.sampling.buffer import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
 from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.filters.min_token_prob import QUANTILE as LEAST

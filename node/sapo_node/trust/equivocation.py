@@ -38,7 +38,7 @@ class EquivocationHandler:
         return not self._is_unknown(peer) or self._unknown_peers < self._most
 
     def ban(self, proof: Equivocation, *, publish: bool) -> str:
-        """Ban the issuer for good; the peer id. `publish` when this node found it: what was received is forwarded."""
+        """Ban the issuer for good, and return its peer id. `publish` evidence that this node found itself."""
         peer = peer_id(proof.issuer)
         self._unknown_peers += self._is_unknown(peer)
         self._ledger.ban(proof)
@@ -59,7 +59,7 @@ class EquivocationHandler:
         return self._ledger.tier(peer) is Tier.STRANGER and self._ledger.of(peer).earned == 0
 
     def take_announcements(self) -> list[bytes]:
-        """Evidence to be published now; each is handed out once."""
+        """Take the evidence that the node publishes now; each message is taken once."""
         taken = list(self._to_publish)
         self._to_publish.clear()
         return taken

@@ -1,32 +1,127 @@
-"""The trust ledger: durable, first-hand, keyed by peer. Facts go in, peer states come out. No opinion of a
-peer ever enters.
+"""The trust ledger: one durable account for each peer, of facts that this node saw. No opinion of a peer enters.
 
-The operator's decisions stand above what a peer earned (`decisions`): a trusted peer is healthy and a banned peer is
-banned, for exactly as long as the decision stands. What the peer earns meanwhile is kept, and counts again afterwards.
+- `report` enters a fact, and `state` gives the state of a peer.
+- `at` begins an epoch: bans end, and untrusted peers with enough verified groups become healthy.
+- A decision of the operator (`decisions`) stands above what a peer earned, for as long as the decision stands. The
+  account goes on below it.
+- A peer that leaves probation or a ban begins with no earned groups, as a stranger does.
 
-`at(epoch)` first: call it when an epoch begins, so that bans end and untrusted peers who have earned it are promoted.
-A peer that leaves probation or a ban has earned nothing: it becomes healthy as a stranger does, and not before.
+`Ledger` alone writes the tables. The functions below it read them, also while a node runs in another process.
 """
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.accounts import Account, Offence, account_from, offences_of
-from sapo_node.trust.constants import Evidence, Fact, PeerState, Tier
-from sapo_node.trust.decisions import CONFIG, EVIDENCE, Decision, decisions, pardons, replace_all
+from sapo_node.trust.constants import Acceptance, Evidence, Fact, PeerState, Tier
+from sapo_node.trust.decisions import CONFIG, EVIDENCE, Decision, decision_of, decisions, pardons, replace_all
+from sapo_node.trust.decisions import SCHEMA as DECISIONS
 from sapo_node.trust.limits import LIMITS, Limits
 from sapo_protocol import Equivocation, peer_id
 
 logger = logging.getLogger(__name__)
 
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS ledger (
+    peer TEXT PRIMARY KEY, standing TEXT NOT NULL, good REAL NOT NULL, bad REAL NOT NULL,
+    earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL,
+    accepted REAL NOT NULL DEFAULT 0, rejected REAL NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS ledger_standing ON ledger (standing);  -- for the page, with thousands of peers
+CREATE INDEX IF NOT EXISTS ledger_bad ON ledger (bad);
+CREATE TABLE IF NOT EXISTS settled (epoch INTEGER NOT NULL);  -- the newest epoch that `at` has begun
+CREATE TABLE IF NOT EXISTS evidence (peer TEXT PRIMARY KEY, message BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS offences (
+    peer TEXT NOT NULL, fact TEXT NOT NULL, count INTEGER NOT NULL, last REAL NOT NULL, PRIMARY KEY (peer, fact)
+);
+{DECISIONS}
+"""
+
 MAX_STRANGERS = 10_000
 """Rows kept of peers that are not healthy and sent nothing in this epoch and the one before. Rows of peers with the
 fewest verified groups are dropped first, and rows of banned peers last. All other rows are kept.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account of one peer."""
+
+    peer: str
+    state: PeerState = PeerState.UNTRUSTED
+    evidence: Evidence = Evidence()
+    earned: int = 0
+    """Verified groups within EARNED_PER_EPOCH."""
+    earned_epoch: int = 0
+    earned_now: int = 0
+    """Verified groups of `earned_epoch`."""
+    since: int = 0
+    """Epoch of the last change of state."""
+    acceptance: Acceptance = Acceptance()
+
+    decision: Decision | None = None
+    """The operator's decision, if there is one. `state` is then the state that it sets."""
+
+    @property
+    def credited(self) -> int:
+        """Verified groups that count towards the state healthy: `earned` times the share that filters accepted."""
+        return round(self.earned * self.acceptance.share)
+
+    @property
+    def named(self) -> bool:
+        """Whether the operator decided `state`."""
+        return self.decision is not None
+
+    @property
+    def tier(self) -> Tier:
+        """The tier of the peer."""
+        return Tier.of(self.state, named=self.named)
+
+    @property
+    def trust(self) -> float:
+        """Between 0 and 1."""
+        return self.evidence.trust
+
+    def decided(self, decision: Decision | None) -> "Account":
+        """The account under the operator's decision, if there is one."""
+        return replace(self, state=decision.state, decision=decision) if decision else self
+
+    def released(self, epoch: int) -> "Account":
+        """The account once a ban has ended: on probation, with BAN_OFFENCES held against the peer."""
+        offences = Evidence(bad=constants.BAN_OFFENCES)
+        return Account(self.peer, PeerState.PROBATION, offences, since=epoch, acceptance=self.acceptance)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a peer has its state: who decided it, for what, since when and until when."""
+
+    source: str
+    """COMMAND, CONFIG, EVIDENCE, or the peer id of the signer of a list."""
+    why: str
+    """In a few words; empty where the operator gave none."""
+    since: float | None
+    """Unix time in seconds. None for a peer whose state has never changed."""
+    until: float | None
+    """Unix time at which a ban for offences ends. None for every other state: it has no time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """One kind of bad evidence against a peer, since this node first heard of the peer."""
+
+    fact: Fact
+    count: int
+    last: float
+    """Unix time of the newest."""
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.fact if self.count == 1 else self.fact.plural}"
 
 
 class Ledger:
@@ -42,7 +137,7 @@ class Ledger:
         now: Callable[[], float] = time.time,
         limits: Limits = LIMITS,
     ) -> None:
-        """`epoch` is the one that runs. `trusted` and `banned` are the peer ids in the configuration. `now` gives Unix
+        """`epoch` is the current epoch. `trusted` and `banned` are the peer ids in the configuration. `now` gives Unix
         time.
         """
         self._database = database
@@ -84,7 +179,7 @@ class Ledger:
         return sorted({*self.banned_by_operator()} - banned)
 
     def of(self, peer: str) -> Account:
-        """The account of a peer, that of an untrusted peer if the node never heard of it."""
+        """The account of a peer. A peer without a row is untrusted."""
         return self._earned(peer).decided(self._decisions.get(peer))
 
     def _earned(self, peer: str) -> Account:
@@ -92,7 +187,7 @@ class Ledger:
         return self._accounts.get(peer) or Account(peer)
 
     def state(self, peer: str) -> PeerState:
-        """The state of a peer: what is asked most often, of peers by the thousand."""
+        """The state of a peer, without building its account: the node asks it most often, of thousands of peers."""
         decision = self._decisions.get(peer)
         if decision:
             return decision.state
@@ -104,7 +199,7 @@ class Ledger:
         return Tier.of(self.state(peer), named=peer in self._decisions)
 
     def accounts(self) -> tuple[Account, ...]:
-        """All peers of whom anything is known."""
+        """The accounts of all known peers."""
         return tuple(map(self.of, self._accounts))
 
     def healthy(self) -> frozenset[str]:
@@ -116,11 +211,11 @@ class Ledger:
         return [peer for peer, decision in self._decisions.items() if decision.state is PeerState.BANNED]
 
     def admits(self, peer: str) -> bool:
-        """Whether this node deals with the peer at all."""
+        """Whether the node exchanges messages with the peer: it is not banned."""
         return self.state(peer) is not PeerState.BANNED
 
     def report(self, peer: str, fact: Fact) -> Account:
-        """Enter one fact that this node saw first-hand; the account after it."""
+        """Enter one fact that this node saw. Returns the account after it."""
         before = self._earned(peer)
         evidence = before.evidence.after(fact, self._limits.offence)
         earned_now = before.earned_now if before.earned_epoch == self._epoch else 0
@@ -132,11 +227,11 @@ class Ledger:
             peer,
             state,
             evidence,
-            0 if recovered else before.earned + counts,
-            self._epoch,
-            earned_now + counts,
-            self._epoch if changed else before.since,
-            before.acceptance,
+            earned=0 if recovered else before.earned + counts,
+            earned_epoch=self._epoch,
+            earned_now=earned_now + counts,
+            since=self._epoch if changed else before.since,
+            acceptance=before.acceptance,
         )
         with self._database.transaction():
             self._write(account)
@@ -151,7 +246,7 @@ class Ledger:
         return self.of(peer)
 
     def judged(self, groups: Iterable[tuple[str, float]]) -> None:
-        """Enter what filters left of verified groups: of each the peer, and the accepted share between 0 and 1."""
+        """Enter judged groups: the peer of each, and the share, between 0 and 1, that the filters accepted of it."""
         with self._database.transaction():
             for peer, accepted in groups:
                 before = self._earned(peer)
@@ -197,7 +292,7 @@ class Ledger:
                 self._write(account.released(self._epoch))
 
     def _promote(self) -> None:
-        """No ration: each group that counts was drawn by lottery and verified, and is not one that filters reject."""
+        """Make untrusted peers healthy, without a cap: their counted groups were drawn at random and verified."""
         for account in tuple(self._accounts.values()):
             earned = account.credited >= constants.HEALTHY_AFTER and account.trust >= constants.RECOVERED_TRUST
             if earned and account.state is PeerState.UNTRUSTED:
@@ -231,3 +326,73 @@ class Ledger:
             account.acceptance.accepted,
             account.acceptance.rejected,
         )
+
+
+def return_to(database: Database, epoch: int) -> None:
+    """Go back to an epoch, because a wrong clock made the node enter a later one. Bans that have ended stay ended."""
+    database.execute("UPDATE settled SET epoch = min(epoch, ?)", epoch)
+    database.execute("UPDATE ledger SET since = min(since, ?), earned_epoch = min(earned_epoch, ?)", epoch, epoch)
+
+
+def account_of(database: Database, peer: str) -> Account:
+    """The account of one peer, in a ledger that another process may be writing."""
+    row = database.row("SELECT * FROM ledger WHERE peer = ?", peer)
+    account = account_from(row) if row else Account(peer)
+    if account.state is PeerState.BANNED and peer in pardons(database) and not has_equivocated(database, peer):
+        account = account.released(account.since)  # the ledger has not read the pardon yet
+    return account.decided(decision_of(database, peer))
+
+
+def has_equivocated(database: Database, peer: str) -> bool:
+    """Whether there is evidence that the peer signed two contents for one round."""
+    return database.row("SELECT 1 FROM evidence WHERE peer = ?", peer) is not None
+
+
+def cause_of(database: Database, account: Account, begins: Callable[[int], float] | None) -> Cause:
+    """Why a peer has its state. `begins` gives the Unix time at which an epoch begins; without it times are None."""
+    decision = account.decision
+    if decision and decision.source != EVIDENCE:
+        return Cause(decision.source, decision.why, decision.since or None, None)
+    since = begins(account.since) if begins and account.since else None
+    if has_equivocated(database, account.peer):
+        return Cause(EVIDENCE, "signed two contents for one round", since, None)
+    if account.state is PeerState.HEALTHY:
+        return Cause(EVIDENCE, f"has the {constants.HEALTHY_AFTER} verified groups that healthy takes", since, None)
+    if account.state is PeerState.UNTRUSTED:
+        why = f"has {account.credited} of the {constants.HEALTHY_AFTER} verified groups that healthy takes"
+        return Cause(EVIDENCE, why, since, None)
+    until = begins(account.since + constants.BAN_EPOCHS) if begins and account.state is PeerState.BANNED else None
+    return Cause(EVIDENCE, ", ".join(map(str, offences_of(database, account.peer))), since, until)
+
+
+def offences_of(database: Database, peer: str) -> list[Offence]:
+    """All bad evidence against a peer, the newest kind first."""
+    rows = database.rows("SELECT fact, count, last FROM offences WHERE peer = ? ORDER BY last DESC, fact", peer)
+    return [Offence(Fact(fact), count, last) for fact, count, last in rows]
+
+
+def states(database: Database) -> dict[str, int]:
+    """How many peers are known, by state."""
+    known: Counter[PeerState] = Counter()
+    for state, count in database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing"):
+        known[PeerState(state)] += count
+    for peer, decision in decisions(database).items():
+        known[decision.state] += 1
+        if row := database.row("SELECT standing FROM ledger WHERE peer = ?", peer):
+            known[PeerState(row[0])] -= 1
+    return {state.value: count for state, count in sorted(known.items()) if count}
+
+
+def account_from(row: tuple[Any, ...]) -> Account:
+    """The account in a row of the table `ledger`."""
+    peer, state, good, bad, earned, earned_epoch, earned_now, since, accepted, rejected = row
+    return Account(
+        peer,
+        PeerState(state),
+        Evidence(good, bad),
+        earned=earned,
+        earned_epoch=earned_epoch,
+        earned_now=earned_now,
+        since=since,
+        acceptance=Acceptance(accepted, rejected),
+    )

@@ -19,11 +19,9 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.ingest.ignored import Ignored
 from sapo_node.ingest.pending import PendingQueue
-from sapo_node.ingest.seen import ReplayWindow
 from sapo_node.ingest.store import MessageStore
-from sapo_node.ingest.validator import Ingest
+from sapo_node.ingest.validator import Ignored, Ingest, ReplayWindow
 from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.context import SwarmContext

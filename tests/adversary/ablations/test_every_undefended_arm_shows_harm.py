@@ -32,7 +32,7 @@ from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import FILTERS, LearnerOptions, Sampled, TrainRequest, reason_of
 from sapo_node.groups.types import VerifiedGroup
-from sapo_node.ingest.ignored import Ignored
+from sapo_node.ingest.validator import Ignored
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND

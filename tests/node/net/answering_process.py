@@ -64,9 +64,8 @@ async def ours(seed: bytes, folder: Path) -> None:
     from sapo_node.net.libp2p import Libp2pNetwork
     from sapo_node.net.settings import NetworkSettings
     from sapo_node.storage.database import Database
-    from sapo_node.trust.accounts import SCHEMA
     from sapo_node.trust.constants import Fact
-    from sapo_node.trust.ledger import Ledger
+    from sapo_node.trust.ledger import SCHEMA, Ledger
     from sapo_protocol.keys import peer_id
 
     pubsub.SEEN_SECONDS = float(SEEN_SECONDS)

@@ -12,7 +12,7 @@ from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.groups.messages import FILTERS, GroupReport, Refusal, Sampled, TrainReport, TrainRequest
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.ingest.ignored import Ignored
+from sapo_node.ingest.validator import Ignored
 from sapo_node.observability import explain
 from sapo_node.observability.group_facts import SHOWN_CHARACTERS, of_verified
 from sapo_node.observability.journal import (

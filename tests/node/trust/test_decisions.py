@@ -7,10 +7,9 @@ import pytest
 from sapo_node.app.state import SCHEMA
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.accounts import account_of, cause_of, states
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.decisions import COMMAND, CONFIG, EVIDENCE, Decision, decide, pardon, take_back
-from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.ledger import Ledger, account_of, cause_of, states
 from sapo_protocol import Equivocation, peer_id
 
 KEY = bytes(range(32))

@@ -5,9 +5,8 @@ import random
 import pytest
 
 from sapo_node.trust import constants
-from sapo_node.trust.accounts import Offence, account_of, states
 from sapo_node.trust.constants import Evidence, Fact, PeerState
-from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.ledger import Ledger, Offence, account_of, states
 from sapo_protocol import Equivocation, peer_id
 
 PEER = peer_id(bytes(range(32)))

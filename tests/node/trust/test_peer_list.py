@@ -7,9 +7,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.storage.keys import Identity
 from sapo_node.trust import peer_list
-from sapo_node.trust.accounts import account_of
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, Decision, decide
+from sapo_node.trust.ledger import account_of
 from sapo_node.trust.peer_list import MAX_PEERS, import_list, read_list, write_list
 from sapo_protocol import LocalError, peer_id
 

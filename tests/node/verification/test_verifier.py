@@ -8,9 +8,8 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
-from sapo_node.trust.accounts import Account
 from sapo_node.trust.constants import Evidence, PeerState
-from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.ledger import Account, Ledger
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import (

@@ -13,9 +13,9 @@ from sapo_node.cli.terminal import say, say_json
 from sapo_node.observability import explain
 from sapo_node.storage.database import Database
 from sapo_node.storage.umask import for_owner_alone
-from sapo_node.trust.accounts import account_of, has_equivocated
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide, decided_by, decision_of, pardon, take_back
+from sapo_node.trust.ledger import account_of, has_equivocated
 from sapo_node.trust.peer_list import MAX_WHY
 from sapo_protocol import LocalError, load_manifest, public_key_of
 from sapo_protocol.printable import printable
