@@ -1,30 +1,28 @@
-"""What the node and a foreign trainer tell each other; `groups.codec` makes JSON of it. `openapi` describes that JSON.
+"""The messages between the node and a foreign trainer. `groups.codec` converts them to JSON, which `openapi` describes.
 
 The node has at most one piece of work for the trainer at a time: prompts to complete, a batch to train on, or a step to
 go back to. Each has an id. The answer names the id, so that an answer to old work is noticed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 from sapo_node.feed.masking import is_kept
 from sapo_node.groups.advantage import counts
 from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.codec import Record
 from sapo_node.groups.messages import ExternalObjective, FilterName, Finish, GroupReport, Source
-from sapo_node.groups.ranges import Advantage, Count, Entropy, LearningRate, LogProb, Norm, Share, TokenId
+from sapo_node.groups.ranges import Advantage, Count, Entropy, Finite, LearningRate, LogProb, Norm, Share, TokenId
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Record, frozen=True):
     """One message of a chat."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prompts:
+class Prompts(Record, frozen=True):
     """Work: complete the prompts that the swarm assigned to this node's next round."""
 
     id: str
@@ -38,8 +36,7 @@ class Prompts:
     """Longest completion in bytes of UTF-8. The node cuts the text of a longer one, and drops its tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Record, frozen=True):
     """One completion that the trainer sampled."""
 
     text: str
@@ -52,8 +49,7 @@ class Completion:
     """Names the tokenizer whose ids `tokens` are: a digest, for instance. Needed where there are tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Record, frozen=True):
     """A part of the answer to `Prompts`: the G completions of one prompt. The answer is whole with the last prompt."""
 
     id: str
@@ -62,8 +58,7 @@ class Completed:
     completions: tuple[Completion, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Graded:
+class Graded(Record, frozen=True):
     """One completion of a batch, with what the node found."""
 
     text: str
@@ -80,8 +75,7 @@ class Graded:
     """Spans of the text that must not be trained on: the first character of each, and the one after its last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Record, frozen=True):
     """The completions of one prompt."""
 
     id: str
@@ -100,8 +94,7 @@ class Group:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Record, frozen=True):
     """Work: one step of training."""
 
     id: str
@@ -138,8 +131,7 @@ class Batch:
         return is_kept(completion.text, completion.masked, offsets, logprobs or (), filters, bounds=bounds)
 
 
-@dataclass(frozen=True, slots=True)
-class GoBack:
+class GoBack(Record, frozen=True):
     """Work: load the checkpoint of a step, delete all later ones, and start from there.
 
     An alarm accuses groups of later steps. The node then sends the batches of these steps again, without the accused
@@ -151,8 +143,7 @@ class GoBack:
     """0 stands for the weights before the first step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Record, frozen=True):
     """What the trainer is to do now: at most one of the three."""
 
     prompts: Prompts | None = None
@@ -166,37 +157,33 @@ class Work:
         return found.id if found else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Record, frozen=True):
     """The answer to `Batch`: what the step did. Figures that the trainer does not have are left out."""
 
     id: str
-    groups: Mapping[str, GroupReport] = field(default_factory=dict)
+    groups: Mapping[str, GroupReport] = {}
     """By the id of the group. A group that is not named counts as not trained on."""
     saved: Count = 0
     """The newest step whose weights are in a checkpoint on disk. The node keeps the batches after the one before it."""
     learning_rate: LearningRate = 0.0
-    loss: float | None = None
+    loss: Finite | None = None
     grad_norm: Norm | None = None
     entropy: Entropy | None = None
     """Mean over the trained local tokens, in nats."""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Record, frozen=True):
     """The trainer has started, or has gone back: its weights hold exactly the steps up to this one."""
 
     step: Count
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Record, frozen=True):
     """The answer to `GoBack` of a trainer that cannot."""
 
     id: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Record, frozen=True):
     """The node's answer where it has taken something in."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
+from msgspec import structs
+
 from sapo_node.feed.messages import Batch, Completion, Graded, Group, Message, Prompts
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import GroupReport, Refusal, Source
@@ -84,7 +86,7 @@ def completions_of(
     decode, digest = partial(decoded, tokenizer, specials_of(tokenizer, ends)), digest_of(tokenizer)
     parts = zip(sampled, logprobs or [()] * len(sampled), strict=True)
     found = [_completion(*part, asked.max_bytes, decode, ends) for part in parts]
-    found = [replace(each, tokenizer=digest) for each in found]
+    found = [structs.replace(each, tokenizer=digest) for each in found]
     size = asked.completions
     return [found[first : first + size] for first in range(0, len(found), size)]
 
@@ -166,7 +168,7 @@ class _Reader:
 
     def _row(self, group: Group, completion: Graded, prompt: list[int]) -> Row:
         if completion.tokenizer != self.digest:  # the ids are of a peer, or of a trainer with another model
-            completion = replace(completion, tokens=(), logprobs=())
+            completion = structs.replace(completion, tokens=(), logprobs=())
         try:
             ids, offsets = self._tokens(completion)
         except _Refused as refused:

@@ -1,17 +1,19 @@
 """What the main process and the learner say to each other; `codec` makes JSON of it. Neither torch nor trio here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, get_args
 
 from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.codec import Record
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.groups.ranges import (
     Advantage,
     Amount,
     Count,
     Entropy,
+    Finite,
     LearningRate,
     LogProb,
     Norm,
@@ -203,8 +205,7 @@ class TrainRequest:
         return tuple(group for group in self.groups if not group.stands_in)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReport:
+class GroupReport(Record, frozen=True):
     """What one step made of one group of its request."""
 
     tokens: Count = 0
@@ -213,7 +214,7 @@ class GroupReport:
     """Tokens of the correct completions that filters masked; of an external group only."""
     refused: Refusal | None = None
     """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
-    rejected: Mapping[Count, FilterName] = field(default_factory=dict)
+    rejected: Mapping[Count, FilterName] = {}
     """By number, the filter that rejected a correct completion of others."""
     untrained: tuple[Count, ...] = ()
     """By number, other correct completions of others of which no token was trained on: too long ones, for instance."""
@@ -228,7 +229,7 @@ class TrainReport:
     """Of each group of the request, by its id, without the stand-ins that were not needed."""
     learning_rate: LearningRate
     """Of this step: schedule and alarms included."""
-    loss: float | None = None
+    loss: Finite | None = None
     grad_norm: Norm | None = None
     """L2 norm before clipping."""
     entropy: Entropy | None = None

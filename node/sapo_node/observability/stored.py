@@ -1,12 +1,9 @@
-"""What the database keeps as JSON for people who look at the node: each type is checked when a row is read.
-
-A row may have keys that are not named here.
-"""
+"""The JSON that the database keeps for people who look at the node. `groups.codec` checks it when a row is read."""
 
 from collections.abc import Mapping
 from typing import Literal, NotRequired, Required, TypedDict
 
-from sapo_node.groups.ranges import Amount, Count, Entropy, LearningRate, Norm, Share, Time, Total
+from sapo_node.groups.ranges import Amount, Count, Entropy, Finite, LearningRate, Norm, Share, Time, Total
 
 Level = Literal["attention", "info"]
 """`attention` for what needs a person, `info` for the rest."""
@@ -30,7 +27,7 @@ class Round(TypedDict, total=False):
     drawn: Count
     strangers_share: Share
     external_weight: Share | None
-    loss: float | None
+    loss: Finite | None
     grad_norm: Norm | None
     learning_rate: LearningRate | None
     rate_scale: Share

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated, Any
 
+from msgspec import Meta
+
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.ranges import Count, Range
+from sapo_node.groups.ranges import Count
 from sapo_node.groups.types import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust import constants
@@ -48,7 +50,7 @@ class Alarm:
     """Whether steps are taken back: False where the budget of replayed rounds is used up."""
 
 
-Rounds = Annotated[float, Range(0, constants.REPLAY_BURST)]
+Rounds = Annotated[float, Meta(ge=0, le=constants.REPLAY_BURST)]
 """A budget of rounds replayed."""
 
 
@@ -74,7 +76,7 @@ class ReplayBudget:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    total: Annotated[float, Range(0, THRESHOLD)]
+    total: Annotated[float, Meta(ge=0, le=THRESHOLD)]
     since: Count = 0
     budget: Rounds = constants.REPLAY_BURST
 

@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol
 
+from msgspec import Meta
+
 from sapo_node.groups.codec import from_json, to_object
-from sapo_node.groups.ranges import Range
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates, RunningMean
 from sapo_node.sampling.weights import worth
@@ -142,9 +143,9 @@ class Fixed:
 class _State:
     own: RunningMean
     others: RunningMean
-    supply: Annotated[int, Range(0, MAX_EXTERNAL)]
-    external: Annotated[int, Range(0, MAX_EXTERNAL)]
-    bound: Annotated[float, Range(0, MAX_EXTERNAL)]
+    supply: Annotated[int, Meta(ge=0, le=MAX_EXTERNAL)]
+    external: Annotated[int, Meta(ge=0, le=MAX_EXTERNAL)]
+    bound: Annotated[float, Meta(ge=0, le=MAX_EXTERNAL)]
     local_seconds: RunningMean = field(default_factory=RunningMean)
     """Per group."""
     external_seconds: RunningMean = field(default_factory=RunningMean)

@@ -34,8 +34,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Annotated, Literal
 
+from msgspec import Meta
+
 from sapo_node.groups.codec import MalformedError, from_json, to_object
-from sapo_node.groups.ranges import Count, Entropy, Range, Share
+from sapo_node.groups.ranges import Count, Entropy, Finite, Share
 from sapo_node.groups.stats import Interval, mean_of_intervals, wilson_interval
 from sapo_node.storage.database import Database
 
@@ -91,12 +93,12 @@ class HealthAlarm:
 class _Best:
     step: Count
     point: Share
-    low: float
+    low: Finite
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    rate_scale: Annotated[float, Range(LEAST_SCALE, 1)] = 1.0
+    rate_scale: Annotated[float, Meta(ge=LEAST_SCALE, le=1)] = 1.0
     restart: Count | None = None
     best: _Best | None = None
     """The best evaluation of which the weights are kept."""

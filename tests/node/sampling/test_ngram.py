@@ -597,17 +597,6 @@ def test_a_filter_that_was_restarted_judges_by_the_same_texts():
         assert of_again.share(PHRASE_HABIT) == pytest.approx(pool.share(PHRASE_HABIT))
 
 
-def test_a_state_without_what_was_trained_on_can_be_read():
-    """Versions that did not look at it stored none."""
-    rng = random.Random(1)
-    ngram_filter, again = filter_that_knows(rng, said=SHOWN), ngram()
-    look(ngram_filter, offered(rng))
-    state = ngram_filter.state_dict()
-    assert "trained" not in state
-    again.load_state_dict(state)
-    assert silent(again, text(rng, PHRASE))
-
-
 def test_a_single_word_accuses_nobody():
     rng = random.Random(1)
     ngram_filter = ngram()

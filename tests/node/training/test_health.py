@@ -272,7 +272,7 @@ def test_the_best_weights_before_steps_that_were_taken_back_stay(health):
 
 
 def test_state_of_another_version_is_forgotten_with_a_warning(database, caplog):
-    database.execute("INSERT INTO health VALUES (1, ?)", '{"mood": "fine"}')
+    database.execute("INSERT INTO health VALUES (1, ?)", '{"calm": -1}')
     assert Health(database, lambda: 7.0).rate_scale == 1
     assert "is of another version and is forgotten" in caplog.text
 
