@@ -3,17 +3,12 @@
 import json
 import math
 import os
-import sqlite3
-from contextlib import closing
 
 import pytest
 from fuzz_checkpoint import remove_newest, resume, trainer, write_newest
 from harness import MANIFEST
 
-from sapo_node.app.state import SCHEMA
-from sapo_node.observability.history import History
 from sapo_node.processes.frames import write_frame
-from sapo_node.storage.database import Database
 from sapo_node.verification.sandbox.messages import (
     MAX_BATCH,
     MAX_EXAMPLE,
@@ -125,52 +120,3 @@ def restore_and_expect_the_one_before(program):
         assert trainer().step == 1
     finally:
         remove_newest()
-
-
-@pytest.mark.parametrize("row", ["x'ff', 1, 1, 8, 4", "'products', 'many', 1, 8, 4"])
-def test_stored_answers_that_are_no_task_and_its_counts_are_one_error(tmp_path, row):
-    path = tmp_path / "node.sqlite"
-    Database(path, SCHEMA).close()
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute(f"INSERT INTO answers VALUES ({row})")
-    with pytest.raises(LocalError, match=r"answers. holds a value of a wrong type"):
-        Database(path, (), read_only=True)
-
-
-@pytest.mark.parametrize(
-    "row", ["1, 2, 2000000000, x'ff', '{}', 0, 1, '{}'", "1, 2, 2000000000, 'much', '{}', 0, 1, '{}'"]
-)
-def test_a_point_of_the_curve_whose_reward_is_no_number_is_one_error(row):
-    """Such a reward was repeated for each of its rounds, in memory."""
-    database = Database(None, SCHEMA)
-    database.execute(f"INSERT INTO curve VALUES ({row})")
-    with pytest.raises(LocalError, match=r"Point\.reward must be a number from 0 to 1"):
-        History(database).curve(40)
-
-
-def test_a_round_whose_reward_is_no_number_is_one_error():
-    database = Database(None, SCHEMA)
-    figures = '"epoch": 1, "counter": 0, "local": 1, "informative": 0, "external": 0, "seconds": {}'
-    database.execute(f"""INSERT INTO rounds VALUES (1, 0.5, '{{"step": 1, "reward": "much", {figures}}}')""")
-    with pytest.raises(LocalError, match=r"Round\.reward must be a number from 0 to 1"):
-        History(database).rounds(40)
-
-
-def test_a_table_that_is_named_by_bytes_is_one_error(tmp_path):
-    path = tmp_path / "node.sqlite"
-    Database(path, SCHEMA).close()
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("PRAGMA writable_schema = ON")
-        database.execute("UPDATE sqlite_master SET name = CAST(name AS BLOB) WHERE name = 'counts'")
-    with pytest.raises(LocalError, match=r"node\.sqlite"):
-        Database(path, SCHEMA)
-
-
-def test_a_count_without_a_name_is_one_error_for_who_looks(tmp_path):
-    """SQLite keeps NULL in a primary key of texts, and `status` sorted the names."""
-    path = tmp_path / "node.sqlite"
-    Database(path, SCHEMA).close()
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("INSERT INTO counts VALUES (NULL, 7)")
-    with pytest.raises(LocalError, match=r"counts. holds a value of a wrong type.*restore it from a backup"):
-        Database(path, (), read_only=True)

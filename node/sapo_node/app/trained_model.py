@@ -23,7 +23,7 @@ from sapo_protocol import LocalError
 logger = logging.getLogger(__name__)
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS trained_model (id INTEGER PRIMARY KEY CHECK (id = 1), settings TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS trained_model (id INTEGER PRIMARY KEY CHECK (id = 1), settings TEXT NOT NULL) STRICT;
 """
 
 OF_POLICY = (

@@ -49,7 +49,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS inbox (
     envelope_id BLOB PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, message BLOB NOT NULL,
     link TEXT NOT NULL DEFAULT '', tier TEXT NOT NULL DEFAULT 'stranger'
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
 

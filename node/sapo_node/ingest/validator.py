@@ -53,9 +53,9 @@ CREATE TABLE IF NOT EXISTS seen (
     issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
     received INTEGER NOT NULL,
     PRIMARY KEY (issuer, epoch, counter)
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
-CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL) STRICT;
 """
 
 OnRefused = Callable[[str, Sealed | None, str], None]

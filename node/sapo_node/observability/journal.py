@@ -29,12 +29,12 @@ CREATE TABLE IF NOT EXISTS journal (
     number INTEGER PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, counter INTEGER NOT NULL,
     k INTEGER NOT NULL, envelope_id TEXT NOT NULL, fate TEXT NOT NULL, why TEXT NOT NULL, step INTEGER,
     at REAL NOT NULL, facts TEXT NOT NULL, UNIQUE (peer, epoch, counter, k)
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS journal_id ON journal (envelope_id);
 CREATE TABLE IF NOT EXISTS refusals (
     number INTEGER PRIMARY KEY, envelope_id TEXT NOT NULL, sender TEXT NOT NULL, issuer TEXT NOT NULL,
     why TEXT NOT NULL, at REAL NOT NULL
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS refusals_id ON refusals (envelope_id);
 """
 

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS archive (
     number INTEGER PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, counter INTEGER NOT NULL,
     k INTEGER NOT NULL, dataset TEXT NOT NULL, question TEXT NOT NULL, rewards TEXT NOT NULL, envelope BLOB NOT NULL,
     body BLOB NOT NULL, at REAL NOT NULL, UNIQUE (peer, epoch, counter, k)
-);
+) STRICT;
 """
 
 _SIZE = "length(envelope) + length(body) + length(CAST(question AS BLOB))"

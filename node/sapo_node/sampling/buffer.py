@@ -19,7 +19,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS pool (
     peer TEXT, epoch INTEGER, counter INTEGER, k INTEGER, dataset TEXT NOT NULL, question TEXT NOT NULL,
     completions TEXT NOT NULL, rewards TEXT NOT NULL, PRIMARY KEY (peer, epoch, counter, k)
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS pool_age ON pool (epoch, counter, k);
 """
 

@@ -16,7 +16,7 @@ from sapo_node.storage.database import Database
 logger = logging.getLogger(__name__)
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS sampling_state (part TEXT PRIMARY KEY, step INTEGER NOT NULL, state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS sampling_state (part TEXT PRIMARY KEY, step INTEGER NOT NULL, state TEXT NOT NULL) STRICT;
 """
 
 

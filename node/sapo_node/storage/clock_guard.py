@@ -25,7 +25,7 @@ from sapo_protocol import Manifest, epoch_at
 logger = logging.getLogger(__name__)
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS clock (epoch INTEGER NOT NULL, zero REAL, jumped_to REAL, since REAL);
+CREATE TABLE IF NOT EXISTS clock (epoch INTEGER NOT NULL, zero REAL, jumped_to REAL, since REAL) STRICT;
 """
 
 JUMP_EPOCHS = 2

@@ -29,17 +29,17 @@ logger = logging.getLogger(__name__)
 
 SCHEMA = f"""
 {clock_guard.SCHEMA}
-CREATE TABLE IF NOT EXISTS counters (epoch INTEGER PRIMARY KEY, next INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS forgotten_counters (before INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS counters (epoch INTEGER PRIMARY KEY, next INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS forgotten_counters (before INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS listening_period (
     seconds REAL NOT NULL, listened REAL NOT NULL, began INTEGER NOT NULL, fingerprint TEXT NOT NULL
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS published (
     envelope_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, counter INTEGER NOT NULL, message BLOB NOT NULL
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS signed (
     envelope_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, counter INTEGER NOT NULL
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS signed_epoch ON signed (epoch);
 """
 

@@ -3,6 +3,9 @@
 Each part of the node owns its tables: its module defines them in a `SCHEMA` string, and `Database` creates them. A
 transaction commits or raises StateError. A killed process loses nothing that was committed. A transaction with
 `durable=True` (counters) also survives a power cut.
+
+All tables are STRICT: SQLite stores no value of another type than that of its column. `Database` runs `quick_check`
+when it opens the file, which finds most damage of a disk, also in types.
 """
 
 import json
@@ -14,17 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sapo_node.groups.ranges import MAX_TIME
-from sapo_node.storage.schema import MAX_DEFINITIONS, is_plain
 from sapo_protocol import LocalError, RemoteError
 
 SCHEMA_VERSION = 3
 """Of the tables. A state with other tables is refused."""
 MAX_VALUE_BYTES = 2**26
 """Bytes of one value, at most. JSON takes up to 22 times its size when it is read, and SQLite would take 1 GB of it."""
-
-MAX_REAL = MAX_TIME
-"""The largest number of a column of REAL: a Unix time, or a sum of rewards or advantages."""
 
 _FAILURES = (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, OverflowError)
 """Errors of the sqlite3 module. It raises the last two if a damaged file holds text that is not UTF-8, or a huge
@@ -51,15 +49,6 @@ is damaged.
 """
 
 
-_STORED = {
-    "INTEGER": "'integer'",
-    "REAL": "'real'",
-    "TEXT": "'text'",
-    "BLOB": "'blob'",
-}
-"""What `typeof` says of the values that a node stores in a column, by its type. SQLite stores any value anywhere."""
-
-
 class StateError(LocalError):
     """The state database cannot be read or written."""
 
@@ -70,8 +59,8 @@ class Database:
     def __init__(self, path: Path | None, schema: tuple[str, ...], *, read_only: bool = False) -> None:
         """Open or create the database at `path` (in memory for None) with the tables of `schema`.
 
-        Raises StateError if `path` is not a database of this version, or if a column holds a value of another type.
-        With `read_only`, the file must exist.
+        Raises StateError if `path` is not a database of this version, or is damaged. With `read_only`, the file must
+        exist.
         """
         self._where = str(path) if path else "in memory"
         if path:
@@ -85,21 +74,20 @@ class Database:
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
             with self._errors():
                 version = self._require_version(may_be_empty=not read_only)
-                if read_only:
-                    self._require_types()
-                else:
+                self._require_integrity("quick_check")
+                if not read_only:
                     self._create(schema, is_new=version == 0)
         except StateError:
             self._connection.close()
             raise
 
     def _require_version(self, *, may_be_empty: bool) -> int:
-        """The version of the schema, 0 for an empty database.
+        """Return the version of the schema, 0 for an empty database.
 
-        Raises StateError for a database of another program, of another version of this one, or with code in it.
+        Raises StateError for a database of another program, or of another version of this one.
         """
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        definitions = self._connection.execute("SELECT sql FROM sqlite_master").fetchmany(MAX_DEFINITIONS + 1)
+        (definitions,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if version == 0 and (definitions or not may_be_empty):
             raise StateError(f"{self._where} is not a database of sapo-node: move it away, or choose another --state")
         if version not in (0, SCHEMA_VERSION):
@@ -107,58 +95,25 @@ class Database:
                 f"{self._where} was written by another version of sapo-node (schema {version}); use the version that "
                 f"wrote it, or another --state"
             )
-        if len(definitions) > MAX_DEFINITIONS or not all(is_plain(definition) for (definition,) in definitions):
-            raise StateError(
-                f"{self._where} holds a view, a trigger or another definition that sapo-node does not write: restore "
-                f"it from a backup, or choose another --state"
-            )
         return int(version)
+
+    def _require_integrity(self, check: str) -> None:
+        if self._connection.execute(f"PRAGMA {check}(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("integrity check failed")
 
     def _create(self, schema: tuple[str, ...], *, is_new: bool) -> None:
         run = self._connection.execute
-        if run("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            raise sqlite3.DatabaseError("integrity check failed")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = NORMAL")
         if is_new:  # before the tables, so that a database whose creation was interrupted is recognised
             run(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        else:
-            self._require_types()
         for statements in schema:
             self._connection.executescript(statements)
 
     def check(self) -> None:
         """Read the whole database. Raises StateError if any part is damaged."""
         with self._errors():
-            if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-                raise sqlite3.DatabaseError("integrity check failed")
-            for table in self._tables():
-                for _ in self._connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - a name of this database
-                    pass
-
-    def _require_types(self) -> None:
-        """Raise sqlite3.DatabaseError if a column holds a value of another type than its own, or a number that
-        `execute` would not store.
-        """
-        null = ", 'null'"
-        for table in self._tables():
-            columns = self.rows(f"PRAGMA table_info({table})")
-            wrong = [
-                f"typeof({_quoted(name)}) NOT IN ({_STORED[kind] if not_null or key else _STORED[kind] + null})"
-                for _, name, kind, not_null, _, key in columns
-                if kind in _STORED
-            ]
-            if wrong and self.row(f"SELECT 1 FROM {table} WHERE {' OR '.join(wrong)} LIMIT 1"):  # noqa: S608 - ours
-                raise sqlite3.DatabaseError(f"{table} holds a value of a wrong type")
-            far = [f"abs({_quoted(name)}) > {MAX_REAL}" for _, name, kind, *_ in columns if kind == "REAL"]
-            if far and self.row(f"SELECT 1 FROM {table} WHERE {' OR '.join(far)} LIMIT 1"):  # noqa: S608 - ours
-                raise sqlite3.DatabaseError(f"{table} holds a number out of range")
-
-    def _tables(self) -> list[str]:
-        """The quoted names of all tables."""
-        names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
-        with self.decoding():  # a damaged schema may name a table by bytes
-            return [_quoted(name) for (name,) in names]
+            self._require_integrity("integrity_check")
 
     @contextmanager
     def _errors(self, kinds: tuple[type[Exception], ...] = _FAILURES) -> Iterator[None]:
@@ -198,11 +153,7 @@ class Database:
                     self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def execute(self, statement: str, *values: Any) -> int:
-        """Run one statement and return the number of rows that it changed. Raises StateError for a number that could
-        not be read again.
-        """
-        if far := [each for each in values if type(each) is float and not abs(each) <= MAX_REAL]:
-            raise StateError(f"state database {self._where}: {far[0]} is out of range and is not stored")
+        """Run one statement and return the number of rows that it changed."""
         try:
             return self._connection.execute(statement, values).rowcount
         except _FAILURES as error:
@@ -250,11 +201,6 @@ def read_only_uri(path: Path) -> str:
     """
     is_at_rest = not os.path.lexists(f"{path}-wal") and not os.access(path.parent, os.W_OK)
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"
-
-
-def _quoted(name: str) -> str:
-    """A name of this database, as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _require_file(path: Path, *, may_be_missing: bool) -> None:

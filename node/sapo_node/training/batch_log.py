@@ -25,14 +25,14 @@ from sapo_node.training.take_back import Accused
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS batches (
     step INTEGER PRIMARY KEY, request TEXT NOT NULL, peers TEXT NOT NULL, failures INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS checkpoints (step INTEGER PRIMARY KEY);
+) STRICT;
+CREATE TABLE IF NOT EXISTS checkpoints (step INTEGER PRIMARY KEY) STRICT;
 CREATE TABLE IF NOT EXISTS trained (
     peer TEXT PRIMARY KEY, groups INTEGER NOT NULL, tokens INTEGER NOT NULL, step INTEGER NOT NULL,
     advantage REAL NOT NULL DEFAULT 0
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS trained_tokens ON trained (tokens);
-CREATE TABLE IF NOT EXISTS counted (step INTEGER PRIMARY KEY, peers TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS counted (step INTEGER PRIMARY KEY, peers TEXT NOT NULL) STRICT;
 {take_back.SCHEMA}
 {health.SCHEMA}
 """

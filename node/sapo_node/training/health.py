@@ -44,10 +44,10 @@ from sapo_node.storage.database import Database
 logger = logging.getLogger(__name__)
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS health (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS health (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS health_alarms (
     number INTEGER PRIMARY KEY, kind TEXT NOT NULL, step INTEGER NOT NULL, text TEXT NOT NULL, at REAL NOT NULL
-);
+) STRICT;
 """
 
 WINDOW = 20

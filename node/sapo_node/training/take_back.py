@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS taken_back (
     phrase TEXT NOT NULL, groups INTEGER NOT NULL, peers INTEGER NOT NULL, at REAL NOT NULL, seconds REAL,
     failure TEXT NOT NULL,
     accused TEXT -- null once the stored batches no longer hold the accused groups
-);
+) STRICT;
 """
 
 MAX_ROWS = 64

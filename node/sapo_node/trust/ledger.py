@@ -31,14 +31,14 @@ CREATE TABLE IF NOT EXISTS ledger (
     peer TEXT PRIMARY KEY, standing TEXT NOT NULL, good REAL NOT NULL, bad REAL NOT NULL,
     earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL,
     accepted REAL NOT NULL DEFAULT 0, rejected REAL NOT NULL DEFAULT 0
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS ledger_standing ON ledger (standing);  -- for the page, with thousands of peers
 CREATE INDEX IF NOT EXISTS ledger_bad ON ledger (bad);
-CREATE TABLE IF NOT EXISTS settled (epoch INTEGER NOT NULL);  -- the newest epoch that `at` has begun
-CREATE TABLE IF NOT EXISTS evidence (peer TEXT PRIMARY KEY, message BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS settled (epoch INTEGER NOT NULL) STRICT;  -- the newest epoch that `at` has begun
+CREATE TABLE IF NOT EXISTS evidence (peer TEXT PRIMARY KEY, message BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS offences (
     peer TEXT NOT NULL, fact TEXT NOT NULL, count INTEGER NOT NULL, last REAL NOT NULL, PRIMARY KEY (peer, fact)
-);
+) STRICT;
 {DECISIONS}
 """
 
