@@ -8,7 +8,6 @@ node ignores that peer as a source for UNHEEDED_SECONDS. The pause ends, because
 """
 
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ import trio
 
 from sapo_node.net.addresses import network_of
 from sapo_node.net.defences import NetworkDefences
+from sapo_node.processes.bounded import Bounded
 
 BOOK = 256  # peers
 ADDRESSES = 8  # of one peer
@@ -71,7 +71,7 @@ class AddressBook:
         self._defences = defences
         self._rng = rng
         self._entries: dict[str, Wanted] = {}
-        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._wrong: Bounded[str, tuple[int, float]] = Bounded(NAMERS)
         """By peer: how many peers that it named could not be dialled, and until when that counts."""
 
     def __iter__(self) -> Iterator[Wanted]:
@@ -105,9 +105,6 @@ class AddressBook:
     def was_wrong(self, by: str) -> None:
         """A peer that `by` named could not be dialled."""
         self._wrong[by] = (self._wrong_of(by) + 1, trio.current_time() + UNHEEDED_SECONDS)
-        self._wrong.move_to_end(by)
-        if len(self._wrong) > NAMERS:
-            self._wrong.popitem(last=False)
 
     def _heeds(self, by: str) -> bool:
         named = sum(entry.by == by for entry in self)

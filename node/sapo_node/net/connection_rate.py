@@ -8,10 +8,9 @@ All blocks together have a rate, too, because an attacker may have many. Peers t
 bound by it: else strangers who use it up would keep these peers from coming back.
 """
 
-from collections import OrderedDict
-
 from sapo_node.net.addresses import block_of
 from sapo_node.net.link_budget import LinkBudget
+from sapo_node.processes.bounded import Bounded
 
 RATE, BURST = 1.0, 64.0
 """Connections per second, and at once, from one address block. A site with fifty nodes can start them together."""
@@ -27,7 +26,7 @@ class ConnectionRate:
     def __init__(self) -> None:
         self._unknown = LinkBudget(rate=RATE, burst=BURST, for_all=(ALL_RATE, ALL_BURST))
         self._useful = LinkBudget(rate=RATE, burst=BURST)
-        self._useful_blocks: OrderedDict[str, None] = OrderedDict()
+        self._useful_blocks: Bounded[str, None] = Bounded(REMEMBERED)
 
     def admits(self, address: str, now: float) -> bool:
         """Whether to take a connection from an IP address at `now` (seconds); counts it if so."""
@@ -36,8 +35,4 @@ class ConnectionRate:
 
     def remember(self, address: str) -> None:
         """A peer at this IP address brought messages that were accepted."""
-        block = block_of(address)
-        self._useful_blocks[block] = None
-        self._useful_blocks.move_to_end(block)
-        if len(self._useful_blocks) > REMEMBERED:
-            self._useful_blocks.popitem(last=False)
+        self._useful_blocks[block_of(address)] = None

@@ -5,7 +5,7 @@ pass this address as --bootstrap. Nodes on one LAN or one machine find each othe
 """
 
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from sapo_node.net.seen_cache import seen_caches
 from sapo_node.net.service import Listening, Service
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.net.supervisor import cancel_late, first_cause, set_when_cancelled, supervise
+from sapo_node.processes.bounded import Bounded
 from sapo_protocol.errors import LocalError
 from sapo_protocol.keys import public_key_of
 
@@ -108,7 +109,7 @@ class Libp2pNetwork:
         self._members: dict[str, float] = {}
         self._brought: Counter[str] = Counter()
         self._foreign: set[str] = set()
-        self._offences: OrderedDict[str, int] = OrderedDict()
+        self._offences: Bounded[str, int] = Bounded(OFFENDERS)
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """See `Network.run`. Raises PortBusyError if the port is taken at the first start."""
@@ -321,8 +322,5 @@ class Libp2pNetwork:
         self._dialer.forget(peer_id)
         count = self._offences.get(peer_id, 0) + 1
         self._offences[peer_id] = count
-        self._offences.move_to_end(peer_id)
-        if len(self._offences) > OFFENDERS:
-            self._offences.popitem(last=False)
         if count & (count - 1) == 0:  # only counts 1, 2, 4, 8, ..., so that a flood causes few notices
             self._notify(Malformed(peer_id, count, cause))

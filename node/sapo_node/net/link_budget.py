@@ -12,7 +12,7 @@ work is proportional.
     if budget.take(peer_id, clock.now(), cost=len(answer)): ...
 """
 
-from collections import OrderedDict
+from sapo_node.processes.bounded import Bounded
 
 MAX_LINKS = 4_096
 
@@ -42,7 +42,7 @@ class LinkBudget:
         self._rate = rate
         self._burst = burst
         self._all = _Bucket(*for_all) if for_all else None
-        self._links: OrderedDict[str, _Bucket] = OrderedDict()
+        self._links: Bounded[str, _Bucket] = Bounded(MAX_LINKS)
 
     def left(self, link: str, now: float) -> float:
         """The tokens that a link can use at `now` (seconds)."""
@@ -63,10 +63,8 @@ class LinkBudget:
         return cost - taken
 
     def _spend(self, link: str, now: float, cost: float) -> None:
-        bucket = self._links.setdefault(link, _Bucket(self._rate, self._burst))
-        self._links.move_to_end(link)
-        if len(self._links) > MAX_LINKS:
-            self._links.popitem(last=False)
+        bucket = self._links.get(link) or _Bucket(self._rate, self._burst)
+        self._links[link] = bucket
         bucket.spend(now, cost)
         if self._all:
             self._all.spend(now, cost)

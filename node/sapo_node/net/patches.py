@@ -6,7 +6,6 @@
 import logging
 import os
 import weakref
-from collections import OrderedDict
 from typing import Any
 
 import trio
@@ -19,12 +18,13 @@ from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.net.outbound import BoundedRpcQueue
 from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES
+from sapo_node.processes.bounded import Bounded
 
 RECORDS = 1024  # signed peer records remembered per host
 OWN_RECORD_SECONDS = 5.0  # from one look at our own addresses to the next
 _NO_END = 0  # seconds of life of a record's addresses: as long as the peer is connected
 
-_seen_records: "weakref.WeakKeyDictionary[Any, OrderedDict[Any, bytes]]" = weakref.WeakKeyDictionary()
+_seen_records: "weakref.WeakKeyDictionary[Any, Bounded[Any, bytes]]" = weakref.WeakKeyDictionary()
 _own_records: "weakref.WeakKeyDictionary[Any, tuple[float, tuple[bytes, bool]]]" = weakref.WeakKeyDictionary()
 _make_record = pubsub.env_to_send_in_RPC
 _read_record_key = envelope.pub_key_from_protobuf
@@ -39,7 +39,7 @@ def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
     """
     if not rpc.HasField("senderRecord"):
         return True
-    records = _seen_records.setdefault(host, OrderedDict())
+    records = _seen_records.setdefault(host, Bounded(RECORDS))
     if records.get(peer_id) == rpc.senderRecord:
         return True
     try:
@@ -50,9 +50,6 @@ def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
         return False
     host.get_peerstore().consume_peer_record(signed, _NO_END)
     records[peer_id] = rpc.senderRecord
-    records.move_to_end(peer_id)
-    if len(records) > RECORDS:
-        records.popitem(last=False)
     return True
 
 
@@ -71,7 +68,7 @@ def forget_record(host: Any, peer_id: Any) -> None:
     The library keeps the record, and refuses an older one. A peer that restarts with another clock has an older one.
     It keeps the rest for every key that ever connected.
     """
-    _seen_records.get(host, OrderedDict()).pop(peer_id, None)
+    _seen_records.get(host, {}).pop(peer_id, None)
     host.get_peerstore().peer_record_map.pop(peer_id, None)
     host.get_peerstore().peer_data_map.pop(peer_id, None)
 

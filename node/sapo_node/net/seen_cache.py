@@ -8,12 +8,12 @@ a message of an honest peer, would hide the copies of all others.
 
 import hashlib
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping
 
 import trio
 
 from sapo_node.net.interface import Channel, MessageTooLargeError, Verdict
+from sapo_node.processes.bounded import Bounded
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,7 @@ class RecentIds:
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
-        self._until: OrderedDict[bytes, float] = OrderedDict()
-        self._capacity = capacity
+        self._until: Bounded[bytes, float] = Bounded(capacity)
 
     def has(self, key: bytes, *, at: float | None = None) -> bool:
         """Whether an id is in the set now, or will still be in it at the later time `at`."""
@@ -49,8 +48,7 @@ class RecentIds:
     def add(self, key: bytes, seconds: float = SETTLED_SECONDS) -> None:
         now = trio.current_time()
         self._until[key] = now + seconds
-        self._until.move_to_end(key)
-        while len(self._until) > self._capacity or next(iter(self._until.values())) <= now:
+        while next(iter(self._until.values())) <= now:
             self._until.popitem(last=False)
 
     def discard(self, key: bytes) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 from sapo_node.groups.task_name import task_name
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest.wire import WIRE, Wire
+from sapo_node.processes.bounded import Bounded
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
@@ -81,7 +82,7 @@ class Verifier:
         """Prompts that this node is evaluated on, and trains on none of."""
         self.verified = 0
         self.unusable: Counter[str] = Counter()
-        self._met: dict[bytes, set[int]] = {}
+        self._met: Bounded[bytes, set[int]] = Bounded(KEPT_ENVELOPES)
         """By envelope id, of the envelopes that were verified last: the groups that were noted. The bodies of an
         envelope may come in several messages and be verified in several turns, and a group counts once."""
 
@@ -133,10 +134,8 @@ class Verifier:
 
     def _met_of(self, envelope_id: bytes) -> set[int]:
         """The groups of an envelope that were noted. The envelopes that were verified first are forgotten."""
-        met = self._met.pop(envelope_id, set())
+        met = self._met.get(envelope_id, set())
         self._met[envelope_id] = met
-        if len(self._met) > KEPT_ENVELOPES:
-            del self._met[next(iter(self._met))]
         return met
 
     def _charge(self, issuer: str, fact: Fact) -> None:
