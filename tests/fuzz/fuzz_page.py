@@ -10,9 +10,9 @@ import trio.testing
 from harness import MANIFEST, Source
 
 from sapo_node.app.state import SCHEMA
+from sapo_node.http.server import _converse
 from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.dashboard.facts import Facts
-from sapo_node.observability.dashboard.http import _converse
 from sapo_node.storage.database import Database
 
 END = re.compile(rb"\n\r?\n")

@@ -35,7 +35,7 @@ from sapo_node.feed.messages import Completed, Done, Refused, Report, Started
 from sapo_node.feed.openapi import description
 from sapo_node.feed.policy import RemotePolicy, StaleAnswer, WrongAnswer
 from sapo_node.groups.codec import MalformedError, from_json, to_json
-from sapo_node.observability.dashboard.http import Answer, RefusedRequest, Request, is_loopback, serve
+from sapo_node.http.server import Answer, RefusedRequest, Request, is_loopback, serve
 from sapo_node.storage.private import write_private
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile

@@ -15,7 +15,7 @@ from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import MOST_GROUPS, SHOWN_GROUPS, Facts
-from sapo_node.observability.dashboard.token import kept_token
+from sapo_node.observability.dashboard.server import kept_token
 from sapo_node.observability.group_facts import of_verified
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Fate, Journal

@@ -8,9 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from sapo_node.observability.dashboard import Dashboard, http
+from sapo_node.http import server
+from sapo_node.http.server import MAX_CONNECTIONS, SECONDS, Answer
+from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.dashboard.facts import Facts
-from sapo_node.observability.dashboard.http import MAX_CONNECTIONS, SECONDS, Answer
 from sapo_protocol import load_manifest
 
 LOOPBACK, EVERYWHERE = ("127.0.0.1", 0), ("0.0.0.0", 0)
@@ -190,7 +191,7 @@ async def test_a_client_that_has_shown_its_token_gives_way_to_no_silent_connecti
     done = trio.Event()
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
-    nursery.start_soon(http.serve, listener, answer)
+    nursery.start_soon(server.serve, listener, answer)
     nursery.start_soon(ask)
     await asked.wait()
     silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(3 * MAX_CONNECTIONS)]

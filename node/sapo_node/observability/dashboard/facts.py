@@ -1,4 +1,4 @@
-"""What the page shows, from the database of the node and what the running process alone knows."""
+"""The facts that the page shows: from the database, and from the memory of the running node."""
 
 import time
 from collections import Counter
@@ -18,21 +18,19 @@ from sapo_node.training.round import Phase
 
 SHOWN_GROUPS = 60
 MOST_GROUPS = 500
-"""In one answer: more would keep the node's process busy for too long."""
+"""Most groups in one answer: more would keep the node busy for too long."""
 SHOWN_REFUSALS = 30
 FOLLOWED = 12
-"""Peers whose trust is drawn: those trained on most."""
+"""Peers in the chart of trust: those trained on most."""
 _FRESH_SECONDS = 1.0
-"""However many look, the facts are gathered no more often."""
+"""Minimum seconds between two refreshes, however many clients ask."""
 
 
 class Facts:
-    """Gathers them, and remembers how trust went while the node has run."""
+    """Gathers the facts, and keeps the trust in peers after each round of this session."""
 
     def __init__(self, database: Database, parts: Iterable[str] = (), *, rests: str = "between rounds") -> None:
-        """`parts` names what must be ready before the node has started. `rests` says what the node does outside of the
-        phases of a round.
-        """
+        """The node has started when all `parts` are ready. `rests` says what it does between the phases of a round."""
         self._database = database
         self._journal = Journal(database)
         self._starting = dict.fromkeys(parts, False)
@@ -44,7 +42,7 @@ class Facts:
         self._state: tuple[float, dict[str, Any]] = (0.0, {})
 
     def ready(self, part: str, health: Callable[[], str] | None = None) -> None:
-        """A part of the node is ready; `health` says in a few words how it is whenever somebody looks."""
+        """A part of the node is ready. `health` returns its state in a few words."""
         self._starting[part] = True
         if health:
             self._health[part] = health
@@ -52,17 +50,17 @@ class Facts:
             self._since = time.time()
 
     def phase(self, phase: Phase | None) -> None:
-        """A round has come to its next phase."""
+        """A round enters a phase, or ends (None)."""
         self._phase, self._since = phase, time.time()
 
     def played(self, step: int, view: Overview) -> None:
-        """A round is over. When MAX_POINTS rounds are kept, every second one goes."""
+        """A round is over. If MAX_POINTS rounds are kept, every second one is dropped."""
         if len(self._trust) == MAX_POINTS:
             self._trust = self._trust[::2]
         self._trust.append({"step": step, "peers": {each.peer: each.trust for each in view.peers[:FOLLOWED]}})
 
     def state(self) -> dict[str, Any]:
-        """Everything but single groups."""
+        """All facts without single groups."""
         made, state = self._state
         if time.monotonic() - made < _FRESH_SECONDS:
             return state
@@ -101,13 +99,11 @@ class Facts:
         return asdict(summary(at_rest(view) if waits else view, doing=doing, now=time.time()))
 
     def curve(self, first: int, last: int) -> dict[str, Any]:
-        """The learning curve from one round to another, as finely as a bounded number of points allows."""
+        """The learning curve from one round to another, in at most MAX_POINTS points."""
         return {"points": [asdict(point) for point in History(self._database).points_between(first, last)]}
 
     def groups(self, fate: Fate | None, last: int = SHOWN_GROUPS) -> dict[str, Any]:
-        """The newest groups, or the newest of one fate, how many there are by fate, and the newest refusals; newest
-        first.
-        """
+        """The newest groups, of one fate or of all, the number of groups by fate, and the newest refusals."""
         groups, refusals = self._journal.groups(min(last, MOST_GROUPS), fate), self._journal.refusals(SHOWN_REFUSALS)
         return {
             "counts": self._journal.counts(),
@@ -117,7 +113,7 @@ class Facts:
 
 
 def _explained(entry: dict[str, Any]) -> dict[str, Any]:
-    """With the kind of its reason, what the reason means, and what would change it."""
+    """The entry with the kind and meaning of its reason, and advice about it."""
     reason = reason_for(entry["why"])
     kind = kind_of(entry["why"])
     return {

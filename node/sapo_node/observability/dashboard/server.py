@@ -1,16 +1,21 @@
-"""Serves the page: read-only, on loopback unless told otherwise, and then only to a client that knows the token.
+"""Serves the page, read-only. The default address is loopback. On any other address a client must send the token.
 
-Everything that a stranger's page in the same browser could do is refused: other names for this host (DNS rebinding),
-frames, scripts that are not ours, and requests for facts, which take the node's time. What peers wrote is sent as JSON,
-and the page puts it in place as text.
+The server refuses what a page of another site in the same browser could try: other names for this host (DNS rebinding),
+frames, foreign scripts, and requests for facts. It sends the texts of peers as JSON, and the page shows them as text.
+
+The token stays in a file that only its owner can read, so that Prometheus and bookmarks keep working after a restart. A
+backup does not hold the file, so a restored node has another token. To withdraw a token, remove the file and start the
+node again.
 """
 
 import hmac
 import ipaddress
 import json
 import re
+import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -19,16 +24,17 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from sapo_node.http.server import Answer, Request, is_loopback, refusal, serve
 from sapo_node.net.addresses import host_and_port
 from sapo_node.observability import explain
 from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
-from sapo_node.observability.dashboard.http import Answer, Request, is_loopback, refusal, serve
 from sapo_node.observability.dashboard.prometheus import exposition
-from sapo_node.observability.dashboard.token import kept_token
 from sapo_node.observability.journal import Fate
 from sapo_node.observability.overview import overview
 from sapo_node.storage.database import Database, StateError
+from sapo_node.storage.private import write_private
 from sapo_protocol import LocalError, Manifest
+from sapo_protocol.files import NoSuchFile, read_bounded
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -50,10 +56,14 @@ _KINDS = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""The files of the folder `page` that are served, by their ending."""
+"""The server serves the files of the folder `page` with these endings."""
 _INDEX = "/index.html"
 _OTHER_SITES = ("cross-site", "same-site")
-"""What a browser says in Sec-Fetch-Site of a page of another site, or of another port of this machine."""
+"""Values of Sec-Fetch-Site that a browser sends for a page of another site, or of another port of this machine."""
+_TOKEN_BYTES = 16
+_TOKEN = re.compile(rb"[A-Za-z0-9_-]{22}")
+"""_TOKEN_BYTES random bytes in URL-safe base64."""
+_MAX_TOKEN_FILE = 64
 
 
 def parse_place(text: str, name: str = "dashboard") -> tuple[str, int] | None:
@@ -80,7 +90,7 @@ class Dashboard:
     def __init__(
         self, facts: Facts, database: Database, place: tuple[str, int], manifest: Manifest, token_file: Path
     ) -> None:
-        """Takes the address, and beyond loopback the token of `token_file`. Raises LocalError if it cannot."""
+        """Bind the address. Beyond loopback read or write `token_file`. Raises LocalError if either fails."""
         self._facts = facts
         self._manifest = manifest
         self._database = database
@@ -105,12 +115,12 @@ class Dashboard:
 
     @property
     def address(self) -> str:
-        """What to open in a browser, with the token. A page that listens on all addresses is opened by loopback's."""
+        """The URL for a browser, with the token. For a page that listens on all addresses it is that of loopback."""
         return self.address_without_token + (f"?token={self._token}" if self._token else "")
 
     @property
     def address_without_token(self) -> str:
-        """The same address for files and logs, which must not hold the token."""
+        """The same URL for files and logs, which must not hold the token."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 - compares, binds nothing
         return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/"
 
@@ -126,7 +136,7 @@ class Dashboard:
         return replace(answer, headers={**_HEADERS, **answer.headers})
 
     def _refusal(self, request: Request) -> Answer | None:
-        """An answer to whom nothing is shown: by the method, the asking site, the name of this host, or the token."""
+        """The answer to a request with a wrong method, asking site, host name or token; None if all are right."""
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "this page is read-only", {"Allow": "GET, HEAD"})
         if request.path != "/" and request.headers.get("sec-fetch-site") in _OTHER_SITES:
@@ -140,7 +150,7 @@ class Dashboard:
         return None
 
     def _greeting(self, request: Request) -> Answer | None:
-        """For the address that the node printed: moves the token into a cookie, out of the browser's address line."""
+        """The answer to the URL that the node printed: it moves the token from the address line into a cookie."""
         if self._token is None or request.path != "/" or "token" not in request.query:
             return None
         # Lax: with a strict cookie the redirect would come without it where the address was clicked on another site.
@@ -154,7 +164,7 @@ class Dashboard:
         return any(hmac.compare_digest(each.encode(), str(self._token).encode()) for each in given)
 
     def _content(self, request: Request) -> Answer:
-        """What a path shows."""
+        """The answer for a path."""
         try:
             match request.path.split("/")[1:]:
                 case ["api", *asked] if (facts := self._asked(asked, request.query)) is not None:
@@ -167,7 +177,7 @@ class Dashboard:
         return self._files.get(path) or refusal(404, "there is no such page")
 
     def _asked(self, names: Sequence[str], query: Mapping[str, str]) -> Mapping[str, Any] | None:
-        """The facts of a path below `api`; None if there is no such path."""
+        """The facts for a path below `api`; None if there is no such path."""
         match names:
             case ["state"]:
                 return self._facts.state()
@@ -182,8 +192,19 @@ class Dashboard:
         return None
 
 
+def kept_token(path: Path) -> str:
+    """The token in the file. If the file is missing or damaged, it is written anew. Raises LocalError if that fails."""
+    with suppress(NoSuchFile):
+        stored = read_bounded(path, _MAX_TOKEN_FILE, "token of the page")
+        if _TOKEN.fullmatch(stored):
+            return stored.decode("ascii")
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    write_private(path, token.encode("ascii"), "token of the page")
+    return token
+
+
 def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Answer]]:
-    """The files below a folder, by the path at which they are served."""
+    """The files below a folder, by their path in a URL."""
     for each in folder.iterdir():
         if each.is_dir():
             yield from _files(each, f"{path}{each.name}/")
@@ -192,7 +213,7 @@ def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Answer]]:
 
 
 def _whole(query: Mapping[str, str], name: str, default: int = 0) -> int:
-    """A number of a query. Raises LocalError if it is none."""
+    """A number of a query. Raises LocalError if the text is not a number."""
     text = query.get(name, str(default))
     if not re.fullmatch(r"[0-9]{1,15}", text):
         raise LocalError(f"{name} is {text!r}; give a whole number of at most 15 digits")

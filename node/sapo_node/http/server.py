@@ -1,10 +1,13 @@
-"""HTTP/1.1 for the page and the feed: one request per connection, and at most MAX_CONNECTIONS connections. One lasts at
-most SECONDS, or as long as the service says. When all are taken, the oldest connection gives way to a new one. A
-connection whose client has shown a token gives way to none.
+"""An HTTP/1.1 server on h11, with one request per connection.
 
-The page shares the node's file descriptors with its peers, so the server keeps no connection alive. A request to change
-the protocol (HTTP/2, WebSocket) is answered in HTTP/1.1. h11 parses the request. This module then holds the target and
-the Host header to a grammar of its own, because the page trusts the host name (see `server.py`):
+- At most MAX_CONNECTIONS connections are open. If all are taken, the server closes the oldest for a new one. It never
+  closes a connection whose client has shown a token.
+- A connection ends after SECONDS, or after the seconds that the caller of `serve` gives. The server keeps none alive,
+  because it shares the node's file descriptors with the peers.
+- The server answers a request to change the protocol (HTTP/2, WebSocket) in HTTP/1.1.
+
+h11 parses the request. This module also checks the target and the Host header against this grammar, because the page
+trusts the host name:
 
     target = "/" ...                         no absolute form, no "*"
     Host   = ( name / "[" IPv6 "]" ) [ ":" port ]
@@ -40,7 +43,7 @@ Host = IPv4Address | IPv6Address | str
 
 
 class RefusedRequest(Exception):
-    """A request that is answered by this status and sentence."""
+    """The server answers the request with this status and sentence."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -54,7 +57,7 @@ async def _no_body(_: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request that keeps to the grammar."""
+    """One request that fits the grammar."""
 
     method: str
     host: Host
@@ -64,9 +67,9 @@ class Request:
     headers: Mapping[str, str]
     """By name in lower case."""
     read: Callable[[int], Awaitable[bytes]] = field(default=_no_body, compare=False)
-    """Reads the body of at most so many bytes. Raises RefusedRequest."""
+    """Reads a body of at most the given bytes. Raises RefusedRequest."""
     admit: Callable[[], None] = field(default=lambda: None, compare=False)
-    """Called by a service whose token the client has shown: this connection gives way to none."""
+    """The service calls it if the client has shown the token. The server then keeps this connection."""
 
     @property
     def bearer(self) -> str:
@@ -77,7 +80,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back."""
+    """The response of a service."""
 
     content: bytes
     kind: str = "text/plain; charset=utf-8"
@@ -86,7 +89,7 @@ class Answer:
 
 
 def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """An answer that says what is wrong with the request."""
+    """An answer with a sentence about the error in the request."""
     return Answer(text.encode(), status=status, headers=headers or {})
 
 
@@ -94,14 +97,14 @@ Answering = Callable[[Request], Awaitable[Answer]]
 
 
 def is_loopback(host: Host) -> bool:
-    """Whether a Host header names this machine. A name that DNS could lead here does not."""
+    """Whether a Host header names this machine: `localhost` or a loopback address. DNS may lead any other name here."""
     return host == "localhost" if isinstance(host, str) else host.is_loopback
 
 
 async def serve(listener: trio.SocketListener, answer: Answering, *, seconds: float = SECONDS) -> None:
-    """Answer requests until cancelled. A connection ends after so many seconds."""
+    """Answer requests until cancelled. A connection ends after `seconds`."""
     connections: dict[trio.CancelScope, bool] = {}
-    """The open connections, oldest first, and whether the client has shown a token."""
+    """The open connections, oldest first. True: the client has shown the token."""
 
     async def handle(stream: trio.SocketStream) -> None:
         if len(connections) == MAX_CONNECTIONS:
@@ -179,7 +182,7 @@ async def _answered(request: Request, answer: Answering) -> Answer:
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         raise  # the client is gone
     except Exception:
-        # A fault of a service goes to the log, and must not stop the node.
+        # A bug in a service must not stop the node.
         logger.exception("the service cannot answer %s", request.path)
         return refusal(500, "the service failed on this; the node goes on, and its log says why")
 
@@ -198,7 +201,7 @@ def _parse(event: h11.Request) -> Request | Answer:
 
 
 def parse_host(text: str) -> Host | None:
-    """The host that a Host header names, or None where the header breaks the grammar."""
+    """The host that a Host header names; None if the header does not fit the grammar."""
     found = _HOST.fullmatch(text)
     if found is None or int(found["port"] or 0) > 65_535:
         return None
