@@ -21,8 +21,6 @@ OPENERS = {
     "sapo_node/cli/terminal.py": "/dev/null",
     "sapo_node/learner/confine.py": "/dev/null",
     "sapo_node/learner/device.py": "/proc and /sys",
-    "sapo_node/learner/fetch.py": "a member of a wheel whose hash is pinned",
-    "sapo_node/learner/gguf/weights.py": "a file whose header the reader has checked, in a process with limits",
     "sapo_node/net/memory.py": "asks whether a link of the simulated network is open",
     "sapo_node/observability/curves/__main__.py": "/dev/null",
     "sapo_node/observability/curves/targets.py": "the curves that it writes",

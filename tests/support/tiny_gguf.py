@@ -13,7 +13,7 @@ from tiny_models import FAMILIES, SHAPE, TEMPLATE, write_tokenizer
 
 FAMILIES = {
     **{name: FAMILIES[name] for name in ("llama", "qwen2")},
-    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=1, head_dim=8)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=1, head_dim=128)),
 }
 TEXTS = ["the answer is four", "so <answer>4</answer>", "it's 1212 and 1212"] * 8
 _NAMES = {
@@ -56,7 +56,7 @@ def write_gguf(path: Path, source: Path, family: str, *, kind: str = "F32", pre:
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     if family != "qwen2":
         writer.add_key_length(config.head_dim)
-    _add_tokenizer(writer, source, pre)
+    _add_tokenizer(writer, source, pre, size=config.vocab_size)
     for name, value in model.state_dict().items():
         if name != "lm_head.weight" or not config.tie_word_embeddings:
             _add_tensor(writer, config, family, name, value.numpy(), kind=kind)
@@ -69,14 +69,16 @@ def write_gguf(path: Path, source: Path, family: str, *, kind: str = "F32", pre:
     return path
 
 
-def _add_tokenizer(writer, source, pre):
+def _add_tokenizer(writer, source, pre, *, size):
     described = json.loads((source / "tokenizer.json").read_text())
     tokenizer = Tokenizer.from_file(str(source / "tokenizer.json"))
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.token_to_id)
+    # As convert_hf_to_gguf.py of llama.cpp does: each row of the embedding has a token.
+    unused = [f"[PAD{number}]" for number in range(len(tokens), size)]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
-    writer.add_token_list(tokens)
-    writer.add_token_types([3 if token == "<eos>" else 1 for token in tokens])
+    writer.add_token_list([*tokens, *unused])
+    writer.add_token_types([3 if token == "<eos>" else 1 for token in tokens] + [5] * len(unused))
     writer.add_token_merges([" ".join(merge) for merge in described["model"]["merges"]])
     writer.add_eos_token_id(tokenizer.token_to_id("<eos>"))
     writer.add_chat_template(TEMPLATE)

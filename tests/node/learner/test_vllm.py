@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import Generated, GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Example, Prompt
-from sapo_node.learner.cache import place_of
+from sapo_node.learner.catalogue import place_of
 from sapo_node.learner.server.checks import differences
 from sapo_node.learner.server.generation import TOLERANCE
 from sapo_node.learner.service import Service

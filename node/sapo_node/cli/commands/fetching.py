@@ -8,8 +8,7 @@ from rich.table import Table
 
 from sapo_node.cli.commands.options import as_json, stderr
 from sapo_node.cli.terminal import Terminal, say, say_json
-from sapo_node.learner.cache import place_of
-from sapo_node.learner.catalogue import CATALOGUE
+from sapo_node.learner.catalogue import CATALOGUE, place_of
 from sapo_node.learner.client import require_installed
 
 

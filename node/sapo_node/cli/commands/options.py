@@ -225,8 +225,8 @@ def fetch_model(config: Config) -> None:
         return
     require_installed()
     # Imported here: it takes half a second, which other commands do not need to wait.
-    from sapo_node.learner.conversion import convert  # noqa: PLC0415
     from sapo_node.learner.folder import model_folder  # noqa: PLC0415
+    from sapo_node.learner.gguf import convert  # noqa: PLC0415
     from sapo_node.learner.hub import fetch  # noqa: PLC0415
 
     def tell(text: str) -> None:
