@@ -19,7 +19,6 @@ OPENERS = {
     "sapo_node/cli/commands/completing.py": "the file that the operator's shell reads when it starts",
     "sapo_node/cli/demo.py": "the log that it writes",
     "sapo_node/cli/terminal.py": "/dev/null",
-    "sapo_node/learner/confine.py": "/dev/null",
     "sapo_node/learner/device.py": "/proc and /sys",
     "sapo_node/net/memory.py": "asks whether a link of the simulated network is open",
     "sapo_node/observability/curves/__main__.py": "/dev/null",

@@ -31,7 +31,6 @@ from sapo_node.learner.card import Weights, model_card
 from sapo_node.learner.export_client import Exported, ExportRequest
 from sapo_node.learner.folder import MAX_SETTINGS_BYTES, TOKENIZER_FILES, model_folder, require_new_folder
 from sapo_node.learner.model import Policy, load
-from sapo_node.learner.probe import require_readable
 from sapo_node.learner.trainer import Trainer
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import read_json
@@ -57,7 +56,6 @@ def export(request: ExportRequest) -> Exported:
     require_new_folder(output)
     if request.adapter_only and not options.lora:
         raise LocalError("the node trains all weights, so there are no adapters; leave out --adapter-only")
-    require_readable(options)
     trainer = Trainer(load(options), options)
     step = _read_best(trainer, options) if request.best else _read_newest(trainer, options)
     unfinished = output.with_name(output.name + _UNFINISHED)

@@ -4,7 +4,9 @@ transformers reads the file. This process writes the model as a folder of safete
 of time and memory. If that fails, it writes one line to stdout that says why.
 """
 
+import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -12,9 +14,9 @@ from gguf import GGUFReader
 from tokenizers import pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from sapo_node.learner.confine import limit
 from sapo_node.learner.model import hide_kernels
 from sapo_node.processes.launch import die_with_parent
+from sapo_node.processes.memory import mapped_bytes
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import open_regular
 from sapo_protocol.printable import line_of
@@ -36,12 +38,7 @@ def main(file: Path, folder: Path, parent: int) -> int:
     """Convert `file` to a model folder. Return the exit status."""
     die_with_parent(parent)
     hide_kernels()  # with this package, transformers would keep some weights quantised
-    size = file.stat().st_size
-    limit(
-        seconds=SECONDS + SECONDS_PER_GIB * size // 2**30,
-        memory=MEMORY + GROWTH * size,
-        file_bytes=MEMORY + GROWTH * size,
-    )
+    _limit_resources(file.stat().st_size)
     try:
         write_folder(file, folder)
     except LocalError as error:
@@ -53,6 +50,22 @@ def main(file: Path, folder: Path, parent: int) -> int:
     else:
         return 0
     return 1
+
+
+def _limit_resources(size: int) -> None:
+    """Limit processor time, memory and the size of written files, for a file of so many bytes."""
+    room = MEMORY + GROWTH * size
+    _set(resource.RLIMIT_CORE, 0)
+    _set(resource.RLIMIT_CPU, SECONDS + SECONDS_PER_GIB * size // 2**30)
+    _set(resource.RLIMIT_FSIZE, room)
+    with suppress(OSError):  # of a system without /proc
+        _set(resource.RLIMIT_AS, mapped_bytes() + room)
+
+
+def _set(what: int, bound: int) -> None:
+    # A system may lack a limit, or have a lower one. Only the soft limit is set.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(what, (bound, resource.getrlimit(what)[1]))
 
 
 def write_folder(file: Path, folder: Path) -> None:

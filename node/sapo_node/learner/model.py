@@ -46,7 +46,7 @@ from sapo_node.learner.tokenizer import closing_of, ends_of, load_tokenizer
 from sapo_protocol.errors import LocalError
 from sapo_protocol.printable import line_of
 
-__all__ = ["ModelError", "Policy", "Unreadable", "load", "outline", "rehearsed", "require_room"]
+__all__ = ["ModelError", "Policy", "Unreadable", "load", "outline", "require_room"]
 
 _NONE = torch.zeros(0, dtype=torch.long)
 _ROUNDING = 0.02
@@ -177,13 +177,6 @@ def outline(options: LearnerOptions) -> Policy:
         dtype = pick_dtype(options.dtype, pick_device(options.device))
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
         return _policy(prepared(model, options).eval(), folder, options)
-
-
-def rehearsed(options: LearnerOptions) -> Policy:
-    """Return the policy that the options name without its weights. Raises ModelError."""
-    folder = model_folder(options.model)
-    with _reading(folder):
-        return _with_tokenizer(outline(options), folder)
 
 
 def require_room(options: LearnerOptions) -> None:

@@ -33,7 +33,6 @@ from sapo_node.learner import best, checkpoint
 from sapo_node.learner.generate import PromptRefused, generate, refusal_of
 from sapo_node.learner.memory import require_memory
 from sapo_node.learner.model import load, require_room
-from sapo_node.learner.probe import require_readable
 from sapo_node.learner.server.generation import server_of
 from sapo_node.learner.trainer import Trainer
 from sapo_node.learner.trial import require_trainable
@@ -57,7 +56,6 @@ class Service:
         self._options = options
         self._root = Path(options.checkpoints)
         self._server = server_of(options)
-        require_readable(options)
         require_room(options)
         # The packaged policy fits anywhere, and the estimate takes longer than loading it. It needs no trial either.
         self._memory = None if options.model == "seed" else require_memory(options)

@@ -38,6 +38,8 @@ def require_trainable(policy: Policy) -> None:
     """Raises ModelError, in one line, unless the model samples and trains as the learner needs it."""
     try:
         found = _problem(policy)
+    except ModelError:
+        raise
     except Exception as error:  # an architecture that does not fit may raise any error
         raise _refusal(policy, line_of(error)) from error
     if found:

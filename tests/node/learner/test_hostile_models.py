@@ -1,33 +1,28 @@
-"""Model folders made to run code, to loop, to fill the memory or to crash: each is one ModelError, and early."""
+"""Model folders that name code, have absurd sizes or are corrupt: each is one ModelError."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors import safe_open
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, pre_tokenizers
 from transformers.utils import import_utils
 
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner import probe
 from sapo_node.learner.batch import Refused, rows_of
 from sapo_node.learner.generate import generate
-from sapo_node.learner.model import ModelError, Unreadable, load, rehearsed
-from sapo_node.learner.probe import require_readable
+from sapo_node.learner.model import ModelError, Unreadable, load
+from sapo_node.learner.trial import require_trainable
 from tiny_models import TEMPLATE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
-
-PROMISED = 20.0
-"""Seconds within which an operator hears of a hostile folder, on a machine that has other things to do as well."""
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +33,6 @@ def harmless(tmp_path_factory):
 @pytest.fixture
 def folder(harmless, tmp_path):
     return Path(shutil.copytree(harmless, tmp_path / "m"))
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """The processor time of a probe, cut down to make looping folders cheap to test."""
-    monkeypatch.setattr(probe, "SECONDS", 2)
 
 
 def options(folder):
@@ -57,29 +46,19 @@ def change(folder, name, **changes):
 
 
 def the_refusal(folder):
-    started = time.monotonic()
     with pytest.raises(ModelError) as caught:
-        require_readable(options(folder))
-    assert time.monotonic() - started < PROMISED
+        require_trainable(load(options(folder)))
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value) or "template" in str(caught.value)
     return str(caught.value)
 
 
 def test_a_harmless_folder_passes(folder):
-    require_readable(options(folder))
-
-
-def test_the_policy_in_the_package_is_not_probed(monkeypatch):
-    monkeypatch.setattr(probe, "model_folder", lambda _: pytest.fail("it was"))
-    require_readable(options("seed"))
+    require_trainable(load(options(folder)))
 
 
 TEMPLATES = {
     "raises": "{{ raise_exception('\x1b[2J no') }}",
-    "counts to a thousand million": "{% for i in range(1000000000) %}x{% endfor %}",
-    "makes a huge prompt": "{{ 'x' * 2000000 }}",
-    "fills the memory": "{% for i in range(90000) %}{{ 'x' * 1000000 }}{% endfor %}",
     "reaches for a class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     "divides by zero": "{{ 1 // 0 }}",
     "is no template": "{% for %}",
@@ -92,24 +71,10 @@ def test_a_template_that_fails_is_found(folder, template):
     assert "\x1b" not in the_refusal(folder)
 
 
-def test_a_template_that_never_ends_is_found(folder, impatient):
-    write_tokenizer(folder, "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}")
-    assert "processor time" in the_refusal(folder)
-
-
 def slow_regex(folder):
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     split = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    tokenizer.save(str(folder / "tokenizer.json"))
-
-
-def outside_the_vocabulary(folder):
-    change(folder, "config.json", vocab_size=90, eos_token_id=0)
-
-
-def knows_few_words(folder):
-    tokenizer = Tokenizer(models.WordLevel({"a": 0, "<eos>": 256}))
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
@@ -127,7 +92,7 @@ def a_pipe(folder):
     os.mkfifo(folder / "tokenizer.json")
 
 
-TOKENIZERS = [slow_regex, outside_the_vocabulary, knows_few_words, nested, enormous, a_pipe]
+TOKENIZERS = [nested, enormous, a_pipe]
 
 
 @pytest.mark.parametrize("spoil", TOKENIZERS)
@@ -151,11 +116,6 @@ SETTINGS = {
 @pytest.mark.parametrize("changes", SETTINGS.values(), ids=SETTINGS)
 def test_settings_that_make_no_model_are_found(folder, changes):
     change(folder, "config.json", **changes)
-    the_refusal(folder)
-
-
-def test_a_thousand_million_layers_are_found(folder, impatient):
-    change(folder, "config.json", num_hidden_layers=10**9)
     the_refusal(folder)
 
 
@@ -363,10 +323,12 @@ def test_a_peers_text_on_which_the_tokenizer_panics_costs_its_group_alone(folder
 
 
 def test_a_peers_text_of_tokens_that_the_model_lacks_is_refused(folder):
-    outside_the_vocabulary(folder)
-    policy = rehearsed(options(folder))
-    with pytest.raises(Unreadable, match="the model has 90"):
-        policy.encode_foreign("€")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_tokens([f"€{number}" for number in range(50)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    policy = load(options(folder))
+    with pytest.raises(Unreadable, match="the model has 300"):
+        policy.encode_foreign("€49")
     assert policy.encode_foreign("!!")
 
 

@@ -8,9 +8,9 @@ from tokenizers import AddedToken, Tokenizer
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import SYSTEM, Example, Prompt, chat
 from sapo_node.learner.encoding import TemplateFailed, answer_end_first, prompt_tokens
-from sapo_node.learner.model import ModelError, rehearsed
-from sapo_node.learner.probe import require_readable
+from sapo_node.learner.model import ModelError, load
 from sapo_node.learner.tokenizer import load_tokenizer
+from sapo_node.learner.trial import require_trainable
 from tiny_models import TEMPLATE, write_model, write_tokenizer
 
 QUESTION = 'Is "a" < b & c?\nSay YES or no.'
@@ -126,11 +126,11 @@ def test_a_template_that_loses_a_message_is_refused_in_one_line(tokenizer, templ
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_with_such_a_template_is_refused_before_its_weights_are_read(tokenizer, tmp_path):
+def test_a_folder_with_such_a_template_is_refused(tokenizer, tmp_path):
     write_model(tmp_path, "llama")
     tokenizer("Hello")
     with pytest.raises(ModelError, match=r"the chat template leaves out the system text.*; correct the template, or"):
-        require_readable(LearnerOptions(checkpoints="", model=str(tmp_path)))
+        require_trainable(load(LearnerOptions(checkpoints="", model=str(tmp_path))))
 
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -191,7 +191,7 @@ def test_the_end_of_a_turn_is_the_first_end(tokenizer, template, ends):
 def test_the_end_of_a_turn_may_be_sampled_and_no_peer_may_write_it(tokenizer, tmp_path, pad):
     write_model(tmp_path, "llama")
     made = tokenizer(CHATML + ASKS, "<|im_start|>", "<|im_end|>", pad_token=pad)
-    policy = rehearsed(LearnerOptions(checkpoints="", model=str(tmp_path)))
+    policy = load(LearnerOptions(checkpoints="", model=str(tmp_path)))
     end = made.convert_tokens_to_ids("<|im_end|>")
     assert policy.ends[0] == end
     assert end not in policy.forbidden
@@ -203,7 +203,7 @@ def test_a_switch_for_thinking_has_either_name_and_without_one_thinking_is_refus
 
     def ending(template, *, thinking):
         tokenizer(template)
-        policy = rehearsed(LearnerOptions(checkpoints="", model=str(tmp_path), thinking=thinking))
+        policy = load(LearnerOptions(checkpoints="", model=str(tmp_path), thinking=thinking))
         return policy.decode(policy.prompt_tokens(PLAIN)).rpartition(" ")[2]
 
     for switch in ("enable_thinking", "thinking"):
