@@ -16,7 +16,7 @@ from sapo_node.storage.database import SCHEMA_VERSION
 from sapo_protocol import LocalError, RemoteError, load_manifest, seal
 
 NAMES = (
-    *("backup", "checkpoint", "database", "decode", "envelope", "evidence", "manifest", "model", "page"),
+    *("checkpoint", "decode", "envelope", "evidence", "manifest", "model", "page"),
     *("pull", "rollout", "sandbox_reply", "scorer"),
 )
 CORPUS = Path(__file__).with_name("corpus")

@@ -4,8 +4,8 @@ A backup holds the database as of one moment, the checkpoints and the best weigh
 lacks the file by which a node recognises its own state (`storage/location.py`). So a node on a restored state detects
 the copy, and listens for two epochs before it publishes: its key may have signed messages since the backup.
 
-A backup is untrusted data. `restore_backup` accepts only files and folders of the expected names. The database must be
-undamaged and must belong to the given key and swarm.
+`restore_backup` accepts only files and folders of the expected names and sizes. The database must be undamaged and must
+belong to the given key and swarm.
 """
 
 import os
@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import stat
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
@@ -42,13 +42,10 @@ _FILE = re.compile(rf"node\.sqlite|checkpoints/({_NAMES})", re.ASCII)
 
 _MAX_ENTRIES = 64
 """Files and folders in one backup, at most. With two checkpoints and best weights a backup has 13."""
-_MAX_EXTENSION = 4_096
-"""Bytes of an extended header, at most. It holds the exact time and size of the next entry."""
-_EXTENDED_SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")
 _MAX_META, _MAX_FILE = 2**16, 2**40
 """Bytes of a checkpoint's meta.json, and of any other file, at most."""
-_TYPES = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE})
-_BLOCK, _PIECE = tarfile.BLOCKSIZE, 2**20
+_PIECE = 2**20
+"""Bytes that are copied at a time."""
 
 
 def write_backup(folder: StateFolder, output: Path) -> None:
@@ -115,8 +112,8 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _copy_checkpoints(source: Path, target: Path) -> None:
-    """Copy the complete checkpoints and best weights. What is incomplete after _ATTEMPTS copies is damaged and left
-    out. Raises LocalError if the folder is a link: it may lead to files of another program.
+    """Copy the complete checkpoints and best weights. A folder that is incomplete after _ATTEMPTS copies is damaged
+    and left out. Raises LocalError if `source` is a link: it may lead to files of another program.
     """
     if source.is_symlink():
         raise LocalError(f"{source} is a link, which no backup follows: put the original in its place")
@@ -151,7 +148,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 class _NoBackup(Exception):
-    """The archive is not a backup; the message says why."""
+    """The archive is not a backup. The message is the reason."""
 
 
 def _require_room(archive: BinaryIO, folder: Path) -> None:
@@ -185,73 +182,25 @@ def _require_owner(copy: StateFolder, file: Path, peer_id: str, network_id: str)
 
 def _extract(archive: BinaryIO, copy: StateFolder) -> None:
     """Write the files of a backup to a new folder. Raises _NoBackup for an entry that is not part of a state."""
-    for name, size in _entries(archive):
-        target = copy.path / name
-        if size is None:
-            target.mkdir(parents=True, exist_ok=True)
-            continue
-        if target.exists():
-            raise _NoBackup(f"it holds {name} twice")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write_next(archive, size, target)
+    names: set[str] = set()
+    try:
+        with tarfile.open(fileobj=archive, mode="r:") as entries:
+            for entry in entries:
+                _require_part(entry)
+                if entry.name in names or len(names) == _MAX_ENTRIES:
+                    raise _NoBackup(f"it holds {entry.name} twice, or more than {_MAX_ENTRIES} entries")
+                names.add(entry.name)
+                entries.extract(entry, copy.path, set_attrs=False, filter="data")
+    except (tarfile.TarError, ValueError) as error:
+        raise _NoBackup(str(error)) from error
     if not copy.database.is_file() or not copy.checkpoints.is_dir():
         raise _NoBackup(f"it lacks {copy.database.name} or {copy.checkpoints.name}")
 
 
-def _entries(archive: BinaryIO) -> Iterator[tuple[str, int | None]]:
-    """Yield the name of each entry and the size of its content in bytes, None for a folder.
-
-    The caller must read the content, padded to whole blocks, before it asks for the next entry.
-    This does not use TarFile, which follows links, makes sparse files of any size, and accepts any number of extended
-    headers.
-    """
-    for _ in range(_MAX_ENTRIES):
-        header, extended_size = _next_header(archive), None
-        if header and header.type == tarfile.XHDTYPE:
-            extended_size = _read_extended_size(archive, header.size)
-            header = _next_header(archive)
-        if not header:
-            return
-        pattern, size = (_FOLDER, None) if header.isdir() else (_FILE, extended_size or header.size)
-        if header.type not in _TYPES or not pattern.fullmatch(header.name):
-            raise _NoBackup(f"it holds {header.name!r}, which is not part of a state")
-        if size is not None and not 0 <= size <= (_MAX_META if header.name.endswith(".json") else _MAX_FILE):
-            raise _NoBackup(f"{header.name} has {size:,} bytes")
-        yield header.name, size
-    raise _NoBackup(f"it has more than {_MAX_ENTRIES} entries")
-
-
-def _next_header(archive: BinaryIO) -> tarfile.TarInfo | None:
-    """Read the next header; None at the end of the archive."""
-    block = archive.read(_BLOCK)
-    if block == bytes(_BLOCK):
-        return None
-    try:
-        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    except tarfile.HeaderError as error:
-        raise _NoBackup(f"{error} at byte {archive.tell():,}") from error
-
-
-def _read_extended_size(archive: BinaryIO, length: int) -> int | None:
-    """Return the size that an extended header gives to the next entry, if any. Sizes from 8 GiB stand only there."""
-    if not 0 <= length <= _MAX_EXTENSION:
-        raise _NoBackup(f"an extended header has {length:,} bytes")
-    found = _EXTENDED_SIZE.search(archive.read(_padded(length)))
-    return int(found[1]) if found else None
-
-
-def _write_next(archive: BinaryIO, size: int, target: Path) -> None:
-    with target.open("xb") as file:
-        left = size
-        while left:
-            data = archive.read(min(left, _PIECE))
-            if not data:
-                raise _NoBackup(f"it ends within {target.name}")
-            file.write(data)
-            left -= len(data)
-    archive.read(_padded(size) - size)
-
-
-def _padded(size: int) -> int:
-    """Round a size in bytes up to whole blocks."""
-    return -(-size // _BLOCK) * _BLOCK
+def _require_part(entry: tarfile.TarInfo) -> None:
+    """Raise _NoBackup unless an entry is a file or folder of a state, of a size that such a file may have."""
+    pattern = _FOLDER if entry.isdir() else _FILE
+    if not (entry.isdir() or entry.isfile()) or entry.issparse() or not pattern.fullmatch(entry.name):
+        raise _NoBackup(f"it holds {entry.name!r}, which is not part of a state")
+    if not 0 <= entry.size <= (_MAX_META if entry.name.endswith(".json") else _MAX_FILE):
+        raise _NoBackup(f"{entry.name} has {entry.size:,} bytes")

@@ -190,34 +190,14 @@ def archive_of(path, *members, **settings):
     return path
 
 
-KINDS = [*(b"3", b"4", b"7", b"D", b"K", b"L", b"M", b"S", b"V", b"X", b"g", b"?")]
-"""Types of entries beyond files, folders, links and pipes: devices, long names, sparse files, headers for all."""
-NAMES = [
-    *("./node.sqlite", "node.sqlite/.", "NODE.SQLITE", "node.sqlite\n", "node.sqlite-wal", "lock", "a" * 99),
-    *("checkpoints//step-00000010/meta.json", "checkpoints/step-1/meta.json", "checkpoints/step-\u0660\u0660000010"),
-]
+NAMES = ["NODE.SQLITE", "node.sqlite\n", "node.sqlite-wal", "lock", "checkpoints/step-1/meta.json", "a" * 99]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [*(("node.sqlite", kind) for kind in KINDS), *((name, tarfile.REGTYPE) for name in NAMES)]
-)
-def test_an_entry_of_another_type_or_name_is_refused(tmp_path, name, kind):
-    rest = header("node.sqlite") + header("checkpoints/", kind=tarfile.DIRTYPE) + bytes(1_024)
-    (tmp_path / "bad.tar").write_bytes(header(name, kind=kind) + rest)
-    folder = StateFolder(tmp_path / "state")
+@pytest.mark.parametrize("name", NAMES)
+def test_an_entry_of_another_name_is_refused(tmp_path, name):
+    members = [(name, b"", tarfile.REGTYPE), DATABASE, FOLDER]
     with pytest.raises(LocalError, match="is no backup of a node"):
-        restore(tmp_path / "bad.tar", folder)
-    assert not folder.path.exists()
-
-
-def test_an_extended_header_cannot_rename_or_link_what_comes_after_it(tmp_path):
-    said = b"".join(b"%d %s\n" % (len(each) + 4, each) for each in (b"path=../../escaped", b"linkpath=/etc/passwd"))
-    database = header("PaxHeaders", len(said), tarfile.XHDTYPE) + padded(said) + header("node.sqlite")
-    folder = header("checkpoints/", kind=tarfile.DIRTYPE)
-    (tmp_path / "odd.tar").write_bytes(database + folder + bytes(1_024))
-    with pytest.raises(LocalError, match="damaged"):  # the database is empty, and nothing else is wrong
-        restore(tmp_path / "odd.tar", StateFolder(tmp_path / "deep" / "deep" / "state"))
-    assert not list(tmp_path.rglob("escaped"))
+        restore(archive_of(tmp_path / "bad.tar", *members), StateFolder(tmp_path / "state"))
 
 
 DATABASE = ("node.sqlite", b"", tarfile.REGTYPE)
@@ -268,58 +248,26 @@ def test_what_is_no_backup_is_refused_and_leaves_nothing_behind(tmp_path, member
     assert not (tmp_path / "deep" / "escaped").exists()
 
 
-def header(name, size=0, kind=tarfile.REGTYPE):
-    member = tarfile.TarInfo(name)
-    member.size, member.type = size, kind
-    return member.tobuf(tarfile.GNU_FORMAT)
-
-
-def padded(data):
-    return data + bytes(-len(data) % 512)
-
-
-def sparse_extension():
-    return b"".join(
-        b"%d %s\n" % (len(each) + 4, each) for each in (b"GNU.sparse.size=1099511627776", b"GNU.sparse.map=")
-    )
-
-
-HOSTILE = {
-    "extended headers in each other": header("x", 10, tarfile.XHDTYPE) + bytes(512),
-    "an extended header of 60 kB": header("x", 60_000, tarfile.XHDTYPE) + b"1" * 60_416,
-    "an extended header for all": header("x", 10, tarfile.XGLTYPE) + bytes(512),
-    "a long name of a long name": header("x", 10, tarfile.GNUTYPE_LONGNAME) + bytes(512),
-    "a file of 1 TB that is not there": header("node.sqlite", 2**40),
-    "a file of a negative size": header("node.sqlite", -512),
-    "a file beyond every limit": header("node.sqlite", 2**80),
-    "a sparse file of 1 TB": header("x", 61, tarfile.XHDTYPE) + padded(sparse_extension()) + header("node.sqlite"),
-}
-
-
-@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_archive_is_refused_at_once_and_takes_no_space(tmp_path, data):
-    (tmp_path / "bad.tar").write_bytes(data * 2_000 if len(data) <= 1_024 else data)
+def test_a_file_of_1_tb_that_is_not_there_takes_no_space(tmp_path):
+    member = tarfile.TarInfo("node.sqlite")
+    member.size = 2**40
+    (tmp_path / "bad.tar").write_bytes(member.tobuf(tarfile.GNU_FORMAT))
     folder = StateFolder(tmp_path / "state")
     with pytest.raises(LocalError, match="is no backup of a node"):
         restore(tmp_path / "bad.tar", folder)
     assert not folder.path.exists()
 
 
-def test_a_size_that_only_an_extended_header_can_say_is_read(file, tmp_path):
-    """As tarfile writes it for weights of 8 GiB and more."""
-    with tarfile.open(file) as archive:
-        entries = [(each, archive.extractfile(each).read() if each.isfile() else b"") for each in archive]
-    with (tmp_path / "copy.tar").open("wb") as copy:
-        for each, content in entries:
-            name = each.name + ("/" if each.isdir() else "")
-            extension = b"%d size=%d\n" % (len(b" size=\n") + len(str(each.size)) + 2, each.size)
-            if each.isfile():
-                copy.write(header("PaxHeaders", len(extension), tarfile.XHDTYPE) + padded(extension))
-            copy.write(header(name, 0, each.type) + padded(content))
-        copy.write(bytes(1_024))
+def test_an_archive_of_another_format_restores_the_same(file, tmp_path):
+    """As tar writes it with extended headers, which it needs for weights of 8 GiB and more."""
+    with tarfile.open(file) as archive, tarfile.open(tmp_path / "copy.tar", "w", format=tarfile.PAX_FORMAT) as copy:
+        for each in archive:
+            each.mtime, each.mode = 0.5, 0o777
+            copy.addfile(each, archive.extractfile(each) if each.isfile() else None)
     restored = StateFolder(tmp_path / "restored")
     restore(tmp_path / "copy.tar", restored)
     assert (restored.checkpoints / "step-00000010" / "meta.json").read_bytes() == bytes([10]) * 1_000
+    assert [each for each in restored.path.rglob("*") if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo], ids=["a folder", "a pipe"])
