@@ -27,7 +27,7 @@ from sapo_node.groups.messages import (
     TrainRequest,
 )
 from sapo_node.groups.prompt import Prompt
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
@@ -134,11 +134,11 @@ class Victim:
             pass_rates.observe(own)
             filters.observe(own)
         kept, _ = filters.offer([group for each in rounds for group in each])
-        by_place = {each.group.place: each for each in kept}
+        by_place = {each.group.key: each for each in kept}
         trainer = Trainer(self._policy, replace(self._options, filters=tuple(names)))
         tokens = offered = 0
         for step, groups in enumerate(rounds, start=1):
-            passing = [by_place[group.place] for group in groups if group.place in by_place]
+            passing = [by_place[group.key] for group in groups if group.key in by_place]
             trained = [from_external(_weighted(filters, each)) for each in passing]
             tokens += trainer.train(TrainRequest(step, tuple(trained))).external_tokens
             offered += sum(self._tokens(group) for group in groups)

@@ -15,7 +15,7 @@ import psutil
 import trio
 
 from sapo_node.app.state import StateFolder, reading
-from sapo_node.groups.types import GroupKey
+from sapo_node.groups.record import GroupKey
 from sapo_node.storage.database import StateError
 from sapo_node.training.take_back import TAKEN_BACK
 from sapo_node.trust.constants import PeerState
@@ -144,12 +144,12 @@ class Member:
         return found
 
     def look(self) -> None:
-        """Take note of the peers that its ledger bans now, and of the groups that its journal says it took back."""
+        """Take note of the peers that its ledger bans now, and of the groups that its book says it took back."""
         for file in self.folder.glob("*/*/node.sqlite"):
             with suppress(StateError), reading(StateFolder(file.parent)) as database:
                 accounts = map(account_from, database.rows("SELECT * FROM ledger"))
                 self.banned.update(each.peer for each in accounts if each.state is PeerState.BANNED)
-                taken_back = "SELECT peer, epoch, counter, k FROM journal WHERE why LIKE ? || '%'"
+                taken_back = "SELECT peer, epoch, counter, k FROM groups WHERE why LIKE ? || '%'"
                 self.taken_back.update(database.rows(taken_back, TAKEN_BACK))
 
     def _disk(self) -> int:

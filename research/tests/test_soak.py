@@ -20,7 +20,7 @@ from research.soak.member import Member
 from research.soak.play import Soak
 from research.soak.report import EXPLAINED, slope, sorted_out
 from sapo_node.app.state import SCHEMA, state_folder
-from sapo_node.observability.journal import Fate
+from sapo_node.groups.record import State
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import BAN_EPOCHS, Fact
 from sapo_node.trust.ledger import Ledger
@@ -181,13 +181,13 @@ def test_groups_that_a_node_took_back_are_counted_under_their_peer(tmp_path):
     folder = state_folder(member.folder, load_manifest("starter"), "peer")
     folder.path.mkdir(parents=True)
     insert = (
-        "INSERT INTO journal (peer, epoch, counter, k, envelope_id, fate, why, at, facts) "
-        "VALUES (?, 1, 1, ?, '', ?, ?, 0, '')"
+        "INSERT INTO groups (peer, epoch, counter, k, envelope_id, state, why, at, dataset, prompt, rewards, needed) "
+        "VALUES (?, 1, 1, ?, '', ?, ?, 0, '', '', '[]', 0)"
     )
     with closing(Database(folder.database, SCHEMA)) as database:
-        database.execute(insert, "attacker", 0, Fate.LEFT_OUT, "taken back: the local reward fell")
-        database.execute(insert, "attacker", 1, Fate.LEFT_OUT, "zero advantage")
-        database.execute(insert, "node b", 0, Fate.TRAINED, "")
+        database.execute(insert, "attacker", 0, State.LEFT_OUT, "taken back: the local reward fell")
+        database.execute(insert, "attacker", 1, State.LEFT_OUT, "zero advantage")
+        database.execute(insert, "node b", 0, State.TRAINED, "")
     member.look()
     assert member.taken_back == {("attacker", 1, 1, 0)}
 

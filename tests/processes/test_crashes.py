@@ -14,9 +14,10 @@ import pytest
 from chat_server import SOLVER
 from processes import PATIENCE, RunningProcess, write_swarm
 from sapo_node.app.state import SCHEMA
+from sapo_node.groups.record import LOCAL
 from sapo_node.observability.overview import overview
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import LOCAL, BatchLog, trained_per_peer
+from sapo_node.training.batch_log import BatchLog, trained_per_peer
 from sapo_node.training.take_back import TakeBacks
 from sapo_protocol import decode_header, decode_message, load_manifest, open_envelope, parse_envelope
 
@@ -184,7 +185,7 @@ def test_a_node_that_was_killed_when_it_had_decided_to_take_steps_back_does_so_a
         assert victim.until_event("round")["step"] == len(batches) + 1
         victim.until_event("stopped")
     with closing(Database(path, (), read_only=True)) as database:
-        assert database.rows("SELECT DISTINCT why FROM journal WHERE peer != '' AND why LIKE 'taken back%'") == [
+        assert database.rows("SELECT DISTINCT why FROM groups WHERE peer != '' AND why LIKE 'taken back%'") == [
             ("taken back: completions said 'so'",)
         ]
         assert {peer for peer, counts in trained_per_peer(database).items() if any(counts)} <= {LOCAL}

@@ -51,9 +51,8 @@ class Node:
         self.process.process.wait(60)
 
     def look(self):
-        """The journal keeps the newest groups alone: what was trained on has to be asked for as it comes."""
-        something = "fate = 'trained' AND json_extract(facts, '$.tokens') > 0"
-        self.trained |= set(self.ids(f"SELECT peer, epoch, counter, k FROM journal WHERE {something}"))
+        """The book keeps the newest groups alone: what was trained on has to be asked for as it comes."""
+        self.trained |= set(self.ids("SELECT peer, epoch, counter, k FROM groups WHERE state = 'trained'"))
 
     @property
     def published(self):
@@ -129,7 +128,7 @@ def test_a_parted_swarm_heals_and_nothing_is_trained_twice(tmp_path):
         for each in nodes:
             rounds = each.ids("SELECT epoch, counter FROM signed")
             assert len(rounds) == len(set(rounds))
-            # The journal holds a group once, however often it was trained on; the trainer counts.
+            # The book holds a group once, however often it was trained on; the trainer counts.
             each.stop()
             each.look()
             once = sorted(Counter(peer for peer, *_ in each.trained).items())

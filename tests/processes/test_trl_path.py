@@ -14,7 +14,8 @@ import pytest
 
 from processes import ENVIRONMENT, PATIENCE, write_swarm
 from sapo_node.app.state import StateFolder, read_database
-from sapo_node.training.batch_log import LOCAL, trained_per_peer
+from sapo_node.groups.record import LOCAL
+from sapo_node.training.batch_log import trained_per_peer
 
 pytest.importorskip("trl", reason="TRL is pinned, and asks for newer libraries than a node does")
 

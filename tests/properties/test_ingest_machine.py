@@ -190,7 +190,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.taken: dict[Content, set[int]] = {}
         """The bodies let through."""
         self.waiting: dict[Content, set[int]] = {}
-        """Those of them in the inbox."""
+        """Those of them that wait in the book."""
         self.drawn: list[tuple[Content, int]] = []
         self.banned_by_evidence: set[int] = set()
         self.own: set[Content] = set()
@@ -266,7 +266,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule(tier=st.sampled_from(Tier))
     def a_rollout_is_drawn_for_verification(self, tier):
-        rollout = self.validator.pending_queue.draw(tier)
+        rollout = self.validator.book.draw(tier)
         if rollout is None:
             assert tier not in {self.tier_of(content) for content in self.waiting}
             return
@@ -297,7 +297,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_waits_is_what_was_let_through(self):
-        waiting = {row[0] for row in self.database.rows("SELECT envelope_id FROM inbox")}
+        waiting = {row[0] for row in self.database.rows("SELECT envelope_id FROM arrived")}
         assert waiting == {envelope_id_of(content) for content in self.waiting}
 
     @invariant()

@@ -14,22 +14,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from books import book_of, offer
+from sapo_node.groups import book
 from sapo_node.groups.messages import GroupReport, RequestError, Sampled, TrainReport
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LOCAL, LocalGroup, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling import buffer
-from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
 from sapo_node.training import batch_log, trainer
-from sapo_node.training.batch_log import LOCAL, trained_per_peer
+from sapo_node.training.batch_log import trained_per_peer
 from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import MAX_AGE
 from sapo_protocol import Completion, Finish
 from swarm_parts import trained_groups
 
-SCHEMA = (buffer.SCHEMA, batch_log.SCHEMA)
+SCHEMA = (book.SCHEMA, batch_log.SCHEMA)
 PEERS = ("one", "two")
 PER_PEER, IN_ALL, FAILURES = 3, 5, 3
 EVERY = 3
@@ -140,16 +140,16 @@ class TrainerMachine(RuleBasedStateMachine):
     @initialize()
     def the_node_starts(self):
         self.database = Database(Path(self.folder.name) / "node.sqlite", SCHEMA)
-        self.pool = Pool(self.database)
+        self.book = book_of(self.database)
         self.trainer = Trainer(
-            self.database, self.pool, self.learner, objective="positive-only", checkpoint_every=EVERY
+            self.database, self.book, self.learner, objective="positive-only", checkpoint_every=EVERY
         )
 
     @rule(arrived=st.lists(st.tuples(st.sampled_from(PEERS), st.integers(0, MAX_AGE)), max_size=4))
     def groups_are_verified(self, arrived):
         """Peer and age of each: the oldest of the same peer make room, then the oldest of all."""
         groups = [self.verified(peer, self.epoch - age) for peer, age in arrived]
-        self.pool.add(groups)
+        offer(self.book, groups)
         for group in groups:
             self.waiting = [*self.waiting, group]
             of_peer = [each for each in self.waiting if each.peer == group.peer]
@@ -159,17 +159,17 @@ class TrainerMachine(RuleBasedStateMachine):
     @rule(group=st.data())
     def one_is_verified_again(self, group):
         if self.waiting:
-            self.pool.add([replace(group.draw(st.sampled_from(self.waiting)), prompt="another")])
+            offer(self.book, [replace(group.draw(st.sampled_from(self.waiting)), prompt="another")])
 
     @rule(later=st.integers(1, 3))
     def an_epoch_begins(self, later):
         self.epoch += later
-        self.pool.advance(self.epoch)
+        self.book.advance(self.epoch)
         self.waiting = [group for group in self.waiting if self.epoch - group.epoch <= MAX_AGE]
 
     @rule(peer=st.sampled_from(PEERS))
     def a_peer_is_forgotten(self, peer):
-        self.pool.forget(peer)
+        self.book.forget(peer)
         self.waiting = [group for group in self.waiting if group.peer != peer]
 
     @rule(local=st.integers(0, 2), external=st.integers(0, 3), deaths=st.sampled_from([0, 0, 0, 0, 1, 4]))
@@ -242,10 +242,10 @@ class TrainerMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_waits_was_not_trained_on(self):
-        if hasattr(self, "pool"):
-            stored = sorted(group.prompt for group in self.pool.groups())
+        if hasattr(self, "book"):
+            stored = sorted(group.prompt for group in self.book.offered())
             assert stored == sorted(group.prompt for group in self.waiting)
-            assert len(self.pool) == len(stored)
+            assert sum(self.book.per_peer().values()) == len(stored)
             assert not set(stored) & {prompt for batch in self.batches for prompt in batch}
 
     @invariant()
@@ -327,8 +327,8 @@ class TrainerMachine(RuleBasedStateMachine):
 def test_no_group_is_lost_and_none_is_trained_on_twice_whoever_is_killed(monkeypatch):
     """With bounds small enough to be met."""
     monkeypatch.setattr(trainer, "MAX_FAILURES", FAILURES)
-    monkeypatch.setattr(buffer, "MAX_PER_PEER", PER_PEER)
-    monkeypatch.setattr(buffer, "MAX_GROUPS", IN_ALL)
+    monkeypatch.setattr(book, "MAX_PER_PEER", PER_PEER)
+    monkeypatch.setattr(book, "MAX_GROUPS", IN_ALL)
     run_state_machine_as_test(TrainerMachine, settings=settings())
 
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from books import offer
 from context import context_of
 from sapo_node.app.config import Config
 from sapo_node.app.feeding import for_trainer, remote_policy, serve_feed
@@ -13,7 +14,7 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA, StateFolder
 from sapo_node.feed.access import FILE
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import VerifiedGroup
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
@@ -71,8 +72,8 @@ class FedNode:
         return self.folder / FILE
 
     def offer(self, *counters):
-        """External groups that wait in the pool, as if they had been verified."""
-        self.node.pool.add([external(counter) for counter in counters])
+        """External groups that wait in the book, as if they had been verified."""
+        offer(self.node.book, [external(counter) for counter in counters])
 
 
 def external(counter):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import VerifiedGroup
 from sapo_protocol import Completion, Finish
 
 WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]

@@ -48,7 +48,7 @@ class ValidatorParts:
         self.fatal: list[LocalError] = []
         self.ledger = parts.ledger(database, trusted=trusted, limits=parts.limits)
         self.equivocation_handler = EquivocationHandler(self.ledger, limits=parts.limits)
-        self.pending_queue = parts.pending_queue(database, manifest, rng=rng, limits=parts.limits, wire=parts.wire)
+        self.book = parts.book(database, manifest, rng=rng, tier=self.ledger.tier, limits=parts.limits, wire=parts.wire)
         self.message_store = MessageStore(manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = parts.ingest(
@@ -58,7 +58,7 @@ class ValidatorParts:
             ledger=self.ledger,
             equivocation_handler=self.equivocation_handler,
             window=parts.window(database, manifest),
-            pending_queue=self.pending_queue,
+            book=self.book,
             message_store=self.message_store,
             on_fatal=self.fatal.append,
             limits=parts.limits,

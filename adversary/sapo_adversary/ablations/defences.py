@@ -23,6 +23,7 @@ from sapo_adversary.ablations.replacements import (
     ForgivesForgeries,
     KeepsZeroAdvantage,
     MeasuredByAll,
+    OffersAgain,
     OneLink,
     OneTier,
     open_unseen,
@@ -89,20 +90,20 @@ DEFENCES: Mapping[str, Defence] = {
     "zero-advantage groups dropped": Defence("node/sapo_node/verification/verifier.py", (KeepsZeroAdvantage,)),
     "replay window": Defence(
         "node/sapo_node/ingest/validator.py",
-        (AcceptsRepeats, AcceptsSecondContents, AcceptsEveryEpoch),
+        (AcceptsRepeats, AcceptsSecondContents, AcceptsEveryEpoch, OffersAgain),
         limits={"max_age": MANY},
     ),
-    "one content a counter": Defence("node/sapo_node/ingest/validator.py", (AcceptsSecondContents,)),
+    "one content a counter": Defence("node/sapo_node/ingest/validator.py", (AcceptsSecondContents, OffersAgain)),
     "epoch window": Defence("node/sapo_node/ingest/validator.py", (AcceptsEveryEpoch,)),
     "proof of equivocation": Defence("node/sapo_node/trust/equivocation.py", (BelievesAccusers,)),
     "evidence budget": Defence("node/sapo_node/trust/equivocation.py", limits={"unknown_bans": MANY}),
     "durable ledger": Defence("node/sapo_node/trust/ledger.py", (ForgetsBans,)),
     "blame to the author": Defence("node/sapo_node/ingest/validator.py", (BlamesCarriers,)),
-    "link lottery": Defence("node/sapo_node/ingest/pending.py", (OneLink,)),
-    "groups a turn": Defence("node/sapo_node/ingest/pending.py", limits={"turn_groups": MANY}),
-    "tier places": Defence("node/sapo_node/ingest/pending.py", (OneTier,)),
+    "link lottery": Defence("node/sapo_node/groups/lottery.py", (OneLink,)),
+    "groups a turn": Defence("node/sapo_node/groups/lottery.py", limits={"turn_groups": MANY}),
+    "tier places": Defence("node/sapo_node/groups/lottery.py", (OneTier,)),
     "inbox bounds": Defence(
-        "node/sapo_node/ingest/pending.py", limits={"pending_per_peer": MANY, "pending_places": MANY}
+        "node/sapo_node/groups/lottery.py", limits={"pending_per_peer": MANY, "pending_places": MANY}
     ),
     "untrusted class": Defence(
         "node/sapo_node/sampling/sampler.py", limits={"strangers_share": 1.0, "untrusted_counters": 1.0}

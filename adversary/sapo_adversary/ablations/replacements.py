@@ -4,14 +4,15 @@ A node may go without several defences of one part: `ablated` then makes one cla
 override one method of a part call `super`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from sapo_adversary.attacks.cross_domain import elsewhere
-from sapo_node.groups.types import GroupKey, VerifiedGroup
-from sapo_node.ingest.pending import ENDED_LINK, PendingQueue
+from sapo_node.groups.book import Book
+from sapo_node.groups.lottery import ENDED_LINK, Lottery
+from sapo_node.groups.record import GroupKey, State, VerifiedGroup
 from sapo_node.ingest.validator import Ingest, ReplayWindow
 from sapo_node.net.interface import Channel, Handle, Verdict
 from sapo_node.sampling.filters import Filters
@@ -21,7 +22,7 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.trust.constants import Fact, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import ScoreRequest
-from sapo_node.verification.verifier import Verifier, request_for
+from sapo_node.verification.verifier import Finding, Verifier, request_for
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
     Equivocation,
@@ -66,7 +67,7 @@ class BelievesAccusers(Ingest):
         accusation = decode_evidence(evidence, self._manifest)
         if accusation.issuer != self._issuer:
             proof = Equivocation(accusation.issuer, 0, 0, encode_evidence(*accusation.envelopes))
-            self._pending_queue.forget(self._equivocation_handler.ban(proof, publish=publish))
+            self._book.forget(self._equivocation_handler.ban(proof, publish=publish))
 
 
 class AcceptsRepeats(ReplayWindow):
@@ -96,25 +97,47 @@ class AcceptsEveryEpoch(ReplayWindow):
         return True
 
 
-class OneLink(PendingQueue):
+class _NoCredit(Lottery):
+    def credit(self, peer: str, groups: int) -> None:
+        del peer, groups
+
+
+class OneLink(Book):
     """Draws issuers alike, by whichever link their rollouts came."""
 
-    def put(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
+    def __init__(self, *parts: Any, **settings: Any) -> None:
+        super().__init__(*parts, **settings)
+        self.lottery = _NoCredit(self._rng, self._limits)
+        self._count_places()
+
+    def arrive(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
         """Add a rollout as if its link had ended."""
         del link
-        super().put(rollout, link=ENDED_LINK, tier=tier)
-
-    def credit(self, peer: str, groups: int) -> None:
-        """Give no credit."""
+        super().arrive(rollout, link=ENDED_LINK, tier=tier)
 
 
-class OneTier(PendingQueue):
+class OneTier(Book):
     """Has one tier for all peers."""
 
-    def put(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
+    def arrive(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
         """Add a rollout to the tier of strangers."""
         del tier
-        super().put(rollout, link=link, tier=Tier.STRANGER)
+        super().arrive(rollout, link=link, tier=Tier.STRANGER)
+
+
+class OffersAgain(Book):
+    """Offers a group again that the node knows: a book that only knows what is on offer."""
+
+    def offer(
+        self, group: VerifiedGroup, envelope_id: str = "", *, signed: tuple[bytes | None, bytes | None] = (None, None)
+    ) -> None:
+        """Free the key of a group that is on offer no more, and offer the new one."""
+        self._database.execute(
+            "UPDATE groups SET counter = -number WHERE peer = ? AND epoch = ? AND counter = ? AND k = ? "
+            "AND state NOT IN (?, ?)",
+            *(*group.key, State.VERIFIED, State.DRAWN),
+        )
+        super().offer(group, envelope_id, signed=signed)
 
 
 class ForgetsBans(Ledger):
@@ -131,20 +154,20 @@ class ForgetsBans(Ledger):
 class BelievesClaims(Verifier):
     """Takes the claims for the rewards, without scoring."""
 
-    async def verify(self, rollout: Rollout, *, rest_waits: bool = False) -> list[VerifiedGroup]:
-        """The groups of a rollout that claim an advantage."""
-        del rest_waits
-        groups = []
+    async def verify(self, rollout: Rollout, *, known: Collection[int] = ()) -> dict[int, Finding]:
+        """The groups of a rollout that claim an advantage, by k."""
+        del known
+        found: dict[int, Finding] = {}
         for k, (header, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None or len(set(header.claims)) == 1:
                 continue
             body = decode_body(data, self._manifest)
             request = request_for(self._manifest, rollout, k, body)
             [task] = await self._scorer.score([ScoreRequest(request.dataset, request.config, request.seed, ())])
-            place = (peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, k)
+            key = (peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, k)
             if task is not None:
-                groups.append(VerifiedGroup(*place, request.dataset, task.prompt, body.completions, header.claims))
-        return groups
+                found[k] = VerifiedGroup(*key, request.dataset, task.prompt, body.completions, header.claims)
+        return found
 
 
 class KeepsZeroAdvantage(Verifier):

@@ -122,7 +122,7 @@ class Member:
         if audit:
             self.node.trainer = WatchedTrainer(
                 self._database,
-                self.node.pool,
+                self.node.book,
                 self.learner,
                 objective=spec.external_objective,
                 checkpoint_every=Config().checkpoint_every,

@@ -10,12 +10,12 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-import sapo_node.ingest.pending
+import sapo_node.groups.book
+import sapo_node.groups.wire
 import sapo_node.ingest.validator
-import sapo_node.ingest.wire
 import sapo_node.net.memory
 import sapo_node.net.seen_cache
-from sapo_node.ingest.wire import Wire
+from sapo_node.groups.wire import Wire
 
 REMEMBERED = 20_000
 """Results of a stage that are kept at most; then all are forgotten at once."""
@@ -41,8 +41,8 @@ _PURE: tuple[tuple[Any, str, Key], ...] = (
     (sapo_node.net.memory, "content_id", _first),
     (sapo_node.net.seen_cache, "content_id", _first),
     (sapo_node.ingest.validator, "match_bodies", _envelope_and_bodies),
-    (sapo_node.ingest.wire, "match_bodies", _envelope_and_bodies),
-    (sapo_node.ingest.pending, "encode_message", _all),
+    (sapo_node.groups.wire, "match_bodies", _envelope_and_bodies),
+    (sapo_node.groups.book, "encode_message", _all),
 )
 """Functions of the node, and by what of their arguments the result is determined. Scores are `SharedScorer`'s."""
 

@@ -8,7 +8,7 @@ from sapo_node.app.node import Node
 from sapo_node.contributors.rounds import ContributionRounds
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import Prompt
-from sapo_node.groups.types import ContributionReport
+from sapo_node.groups.record import ContributionReport
 from sapo_node.training.rollout import Answerer, AnswerFailed, Contribution
 
 _INTAKE_INTERVAL = 1.0

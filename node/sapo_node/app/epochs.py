@@ -5,7 +5,6 @@ import logging
 import trio
 
 from sapo_node.ingest.validator import Ingest
-from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
 from sapo_node.trust.ledger import Ledger
@@ -27,14 +26,12 @@ class Epochs:
         counters: Counters,
         ledger: Ledger,
         ingest: Ingest,
-        pool: Pool,
     ) -> None:
         self._manifest = swarm.manifest
         self._clock = swarm.clock
         self._counters = counters
         self._ledger = ledger
         self._ingest = ingest
-        self._pool = pool
         self._entered: int | None = None
         self.stopping = trio.Event()
         """Set this to stop the node: it finishes its round and starts no other."""
@@ -57,7 +54,6 @@ class Epochs:
         self._entered = epoch
         self._ledger.at(epoch)
         self._ingest.advance(epoch)
-        self._pool.advance(epoch)
 
     async def reserve(self) -> Slot | None:
         """Return the counter of the next round. If this epoch has none left, wait for its end and return None. Before

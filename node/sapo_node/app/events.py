@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sapo_node.groups.types import ContributionReport
+from sapo_node.groups.record import ContributionReport
 from sapo_node.observability.overview import Overview
 from sapo_node.observability.stored import Notice
 from sapo_node.training.round import Phase, RoundReport

@@ -9,7 +9,7 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 `run` plays its rounds; `exchange` holds what it does with its peers meanwhile.
 """
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,20 +19,16 @@ from sapo_node.app.config import Config
 from sapo_node.app.epochs import Epochs
 from sapo_node.app.recipe import way_of_asking
 from sapo_node.app.tally import Tally
+from sapo_node.groups.book import Book
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
-from sapo_node.groups.types import VerifiedGroup
-from sapo_node.ingest.pending import PendingQueue
+from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Peers, Responder
 from sapo_node.ingest.validator import Ingest, ReplayWindow
-from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.net.interface import Channel, NetworkNotice, PeerConnected, PeerGone, Requests
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import Journal
 from sapo_node.observability.stored import Wait
-from sapo_node.rollouts.archive import Archive
-from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.sampler import Sampler
 from sapo_node.storage.context import SwarmContext
@@ -45,8 +41,8 @@ from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.limits import LIMITS, Limits
 from sapo_node.verification.scheduler import VerificationScheduler
-from sapo_node.verification.verifier import OnVerified, Scorer, Unusable, Verifier
-from sapo_protocol import LocalError, Manifest, Rollout, evidence_topic, open_message, pull_protocol, rollouts_topics
+from sapo_node.verification.verifier import Scorer, Verifier
+from sapo_protocol import LocalError, Manifest, evidence_topic, open_message, pull_protocol, rollouts_topics
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 
@@ -60,7 +56,7 @@ class Parts:
     wire: Wire = WIRE
     ledger: type[Ledger] = Ledger
     window: type[ReplayWindow] = ReplayWindow
-    pending_queue: type[PendingQueue] = PendingQueue
+    book: type[Book] = Book
     ingest: type[Ingest] = Ingest
     verifier: type[Verifier] = Verifier
     filters: type[Filters] = Filters
@@ -82,14 +78,13 @@ class Node:
     ledger: Ledger
     equivocation_handler: EquivocationHandler
     subscriptions: ShardSubscriptions
-    pending_queue: PendingQueue
+    book: Book
     message_store: MessageStore
     ingest: Ingest
     scorer: Scorer
     examples: Examples
     """Worked examples that go before each prompt."""
     verifier: Verifier
-    pool: Pool
     scheduler: VerificationScheduler
     policy: Policy | None
     """None for a node that does not train."""
@@ -145,7 +140,7 @@ class Node:
         match notice:
             case PeerConnected(peer, block):
                 self.ingest.begin_link(peer)
-                self.pending_queue.begin_link(peer, block)
+                self.book.begin_link(peer, block)
             case PeerGone(peer):
                 self.ingest.end_link(peer)
 
@@ -169,7 +164,8 @@ class Node:
 
     def refresh_decisions(self) -> None:
         """Take over what the operator decided meanwhile, and drop what waits of peers that are now banned."""
-        _forget(self.ledger.refresh(), self.pending_queue, self.pool)
+        for peer in self.ledger.refresh():
+            self.book.forget(peer)
 
 
 def build_node(
@@ -182,8 +178,6 @@ def build_node(
     policy: Policy | None,
     contributor: Answerer | None = None,
     examples: Examples = NO_EXAMPLES,
-    journal: Journal | None = None,
-    archive: Archive | None = None,
     standing: MutableMapping[str, str] | None = None,
     on_fatal: Callable[[LocalError], None],
     parts: Parts = PARTS,
@@ -199,7 +193,18 @@ def build_node(
         limits=limits,
     )
     equivocation_handler = EquivocationHandler(ledger, limits=limits)
-    pending_queue = parts.pending_queue(database, swarm.manifest, rng=swarm.rng, limits=limits, wire=wire)
+    book = parts.book(
+        database,
+        swarm.manifest,
+        rng=swarm.rng,
+        tier=ledger.tier,
+        signed_bytes=config.archive * 2**20,
+        now=swarm.clock.now,
+        limits=limits,
+        wire=wire,
+    )
+    for peer in ledger.banned_by_operator():  # since the last start
+        book.forget(peer)
     message_store = _own_messages(database, counters, swarm.manifest)
     ingest = parts.ingest(
         swarm,
@@ -208,17 +213,15 @@ def build_node(
         ledger=ledger,
         equivocation_handler=equivocation_handler,
         window=parts.window(database, swarm.manifest),
-        pending_queue=pending_queue,
+        book=book,
         message_store=message_store,
         on_fatal=on_fatal,
-        on_refused=journal.refused if journal else None,
         limits=limits,
         wire=wire,
     )
-    verifier = parts.verifier(swarm, scorer, ledger, on_verified=_records(journal, archive), wire=wire)
+    verifier = parts.verifier(swarm, scorer, ledger, wire=wire)
     history = History(database)
-    tally = Tally(database, history=history, ingest=ingest, verifier=verifier, journal=journal)
-    pool = _pool(database, ledger, pending_queue, tally, limits)
+    tally = Tally(database, history=history, ingest=ingest, verifier=verifier, book=book)
     return Node(
         config=config,
         swarm=swarm,
@@ -227,48 +230,22 @@ def build_node(
         ledger=ledger,
         equivocation_handler=equivocation_handler,
         subscriptions=ShardSubscriptions(swarm.manifest, ledger, swarm.rng),
-        pending_queue=pending_queue,
+        book=book,
         message_store=message_store,
         ingest=ingest,
         scorer=scorer,
         examples=examples,
         verifier=verifier,
-        pool=pool,
-        scheduler=VerificationScheduler(pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger),
+        scheduler=VerificationScheduler(book=book, verifier=verifier, ledger=ledger),
         policy=policy,
-        trainer=_trainer(config, swarm, database, pool, policy, tally=tally, examples=examples) if policy else None,
+        trainer=_trainer(config, swarm, database, book, policy, examples=examples) if policy else None,
         contributor=contributor,
         history=history,
         tally=tally,
         standing={} if standing is None else standing,
         parts=parts,
-        epochs=Epochs(swarm, counters=counters, ledger=ledger, ingest=ingest, pool=pool),
+        epochs=Epochs(swarm, counters=counters, ledger=ledger, ingest=ingest),
     )
-
-
-def _records(journal: Journal | None, archive: Archive | None) -> OnVerified:
-    """What is called with each verified group: everything that keeps a record of it."""
-    kept = [each.verified_or_unusable for each in (journal, archive) if each]
-
-    def record(rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
-        for keep in kept:
-            keep(rollout, k, finding)
-
-    return record
-
-
-def _pool(database: Database, ledger: Ledger, pending_queue: PendingQueue, tally: Tally, limits: Limits) -> Pool:
-    """The pool. What waits of peers that the operator has banned since the last start goes, in the queue as well."""
-    pool = Pool(database, tier=ledger.tier, limits=limits, on_dropped=tally.dropped)
-    _forget(ledger.banned_by_operator(), pending_queue, pool)
-    return pool
-
-
-def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> None:
-    """Drop what waits of peers that the operator has banned."""
-    for peer in banned:
-        pending_queue.forget(peer)
-        pool.forget(peer)
 
 
 def _own_messages(database: Database, counters: Counters, manifest: Manifest) -> MessageStore:
@@ -281,24 +258,15 @@ def _own_messages(database: Database, counters: Counters, manifest: Manifest) ->
 
 
 def _trainer(
-    config: Config,
-    swarm: SwarmContext,
-    database: Database,
-    pool: Pool,
-    policy: Policy,
-    *,
-    tally: Tally,
-    examples: Examples,
+    config: Config, swarm: SwarmContext, database: Database, book: Book, policy: Policy, *, examples: Examples
 ) -> Trainer:
     return Trainer(
         database,
-        pool,
+        book,
         policy,
         objective=config.external_objective,
         checkpoint_every=config.checkpoint_every,
         now=swarm.clock.now,
-        on_taken_back=tally.taken_back,
-        on_replayed=tally.replayed,
         examples=examples,
         asked=way_of_asking(config),
     )

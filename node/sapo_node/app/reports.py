@@ -8,7 +8,7 @@ import trio
 from sapo_node.app.events import Observer, Phased, Played, Refreshed, Shared, Started
 from sapo_node.app.node import Node
 from sapo_node.app.session import Session
-from sapo_node.groups.types import ContributionReport
+from sapo_node.groups.record import ContributionReport
 from sapo_node.net.interface import Network
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.storage.database import Database

@@ -43,11 +43,9 @@ from sapo_node.observability.curves.request import require_installed
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.explain import moment
-from sapo_node.observability.journal import Journal
 from sapo_node.observability.stored import Role
 from sapo_node.processes.clock import SystemClock
 from sapo_node.processes.descriptors import raise_limit
-from sapo_node.rollouts.archive import Archive
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
@@ -168,8 +166,6 @@ class RunningNode:
             policy=learner or remote,
             contributor=contributor,
             examples=await build_examples(self._swarm.manifest, sandbox, recipe_of(self._config).examples),
-            journal=Journal(database),
-            archive=Archive(database, self._config.archive * 2**20) if self._config.archive else None,
             standing=self._session.standing,
             on_fatal=self._stop_for,
         )

@@ -92,7 +92,7 @@ class Session:
             "standing": self._standing_printable(),
             "addresses": tuple(network.addresses),
             "connected": connected,
-            "waiting": len(node.pending_queue),
+            "waiting": node.book.waiting,
             "waits": tuple(node.waits()),
             "shards": {"followed": tuple(sorted(node.subscriptions.shards)), "all": manifest.shards},
             "notices": self._notices,

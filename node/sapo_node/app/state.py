@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sapo_node.app import trained_model
-from sapo_node.ingest import pending, validator
+from sapo_node.groups import book
+from sapo_node.ingest import validator
 from sapo_node.net import anchors
-from sapo_node.observability import history, journal
-from sapo_node.rollouts import archive
-from sapo_node.sampling import buffer, memory
+from sapo_node.observability import history
+from sapo_node.sampling import memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.umask import OTHERS, for_owner_alone
@@ -28,16 +28,13 @@ SCHEMA = (
     counters.SCHEMA,
     history.SCHEMA,
     validator.SCHEMA,
-    pending.SCHEMA,
-    buffer.SCHEMA,
+    book.SCHEMA,
     memory.SCHEMA,
     batch_log.SCHEMA,
     ledger.SCHEMA,
     anchors.SCHEMA,
     anchors.KNOWN_SCHEMA,
-    archive.SCHEMA,
     trained_model.SCHEMA,
-    journal.SCHEMA,
 )
 
 

@@ -97,7 +97,8 @@ def _has_moved(config: Config, stored: Mapping[str, Any]) -> bool:
 def _start_over(database: Database) -> None:
     for table in OF_POLICY:
         database.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
-    database.execute("DELETE FROM journal WHERE step IS NOT NULL")
+    database.execute("DELETE FROM groups WHERE step IS NOT NULL")
+    database.execute("UPDATE groups SET needed = 0")
 
 
 def of_checkpoints(config: Config, database: Database, given: Mapping[str, Any]) -> Config:

@@ -111,14 +111,13 @@ class TrainingLoop:
         return Rounds(
             contribution=self._contribution,
             scheduler=node.scheduler,
-            pool=node.pool,
+            book=node.book,
             external=external,
             trainer=self._trainer,
             replay=Replay() if config.replay and config.train else None,
             held_out=node.verifier.held_out,
             now=node.swarm.clock.now,
             on_phase=self._on_phase,
-            on_chosen=node.tally.chosen,
         )
 
     async def _play(self, play: Rounds) -> RoundReport | None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sapo_node.cli.progress import chart, evaluation_lines, fitted_table, round_table
-from sapo_node.groups.types import TaskAnswers
+from sapo_node.groups.record import TaskAnswers
 from sapo_node.observability.condition import condition_of, countdown, counted
 from sapo_node.observability.explain import moment
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED

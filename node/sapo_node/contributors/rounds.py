@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from sapo_node.groups.types import ContributionReport, LocalGroup, by_task
+from sapo_node.groups.record import ContributionReport, LocalGroup, by_task
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot

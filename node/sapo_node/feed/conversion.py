@@ -7,7 +7,7 @@ from sapo_node.feed.messages import Batch, Graded, Group, Message, Report
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import SOURCES, FilterName, GroupReport, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt, chat
-from sapo_node.groups.types import is_cut
+from sapo_node.groups.record import is_cut
 
 
 def messages_of(prompt: Prompt) -> tuple[Message, ...]:

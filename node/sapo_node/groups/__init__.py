@@ -1,5 +1,6 @@
-"""The values that flow through a node: groups of completions, verified and local, and what is computed from one group.
+"""Groups of completions, verified and local, and the book that holds every group of this node with its state.
 
 Verification makes a `VerifiedGroup` from each group of a peer's rollout. A round of this node is a list of
-`LocalGroup`. Imports only `sapo_protocol` and the standard library, so that every process can import it.
+`LocalGroup`. `book` is the only writer of both. All other modules are values and pure functions of one group, which
+the learner's process imports, too.
 """

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 
+from sapo_node.groups.book import Bodies, together
 from sapo_protocol import InventoryItem, Manifest, Rollout, encode_message, shard_of
 
 MAX_BYTES = 64 * 1024 * 1024
-
-Bodies = tuple[bytes | None, ...]
-"""The bodies of one envelope, by k; None for one that is not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +97,3 @@ class MessageStore:
         del ids[bisect_right(ids, envelope_id) - 1]
         if not ids:
             del self._ids[kept.epoch, kept.shard]
-
-
-def together(envelope: bytes, new: Bodies, earlier: Bodies, *, most: int) -> Bodies:
-    """Return the new bodies and the earlier ones, or the new ones alone if a message of all has more than `most` bytes.
-
-    Each message was short enough, but all their bodies together need not be. No honest node could have sent them: it
-    sends all bodies in one message.
-    """
-    merged = tuple(each or before for each, before in zip(new, earlier, strict=True))
-    return merged if len(encode_message(envelope, merged)) <= most else new

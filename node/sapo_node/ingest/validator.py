@@ -1,4 +1,4 @@
-"""Turns each message of the network into a signed rollout in the pending queue, or counts why it refuses the message.
+"""Turns each message of the network into a signed rollout in the book, or counts why it refuses the message.
 
 Checks go from cheap to costly, in the order of the spec (spec/gossip.md).
 
@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
-from sapo_node.ingest.pending import ENDED_LINK, PendingQueue
+from sapo_node.groups.book import Book
+from sapo_node.groups.lottery import ENDED_LINK
+from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.ingest.store import MessageStore
-from sapo_node.ingest.wire import WIRE, Wire
 from sapo_node.net.interface import Verdict
 from sapo_node.net.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
@@ -164,14 +165,13 @@ class Ingest:
         ledger: Ledger,
         equivocation_handler: EquivocationHandler,
         window: ReplayWindow,
-        pending_queue: PendingQueue,
+        book: Book,
         message_store: MessageStore,
         on_fatal: Callable[[LocalError], None],
-        on_refused: OnRefused | None = None,
         limits: Limits = LIMITS,
         wire: Wire = WIRE,
     ) -> None:
-        """`on_fatal` is called with what must stop the node, `on_refused` with every message that was not accepted."""
+        """`on_fatal` is called with what must stop the node."""
         self._database = database
         self._manifest = swarm.manifest
         self._clock = swarm.clock
@@ -179,10 +179,9 @@ class Ingest:
         self._counters = counters
         self._ledger = ledger
         self._equivocation_handler = equivocation_handler
-        self._pending_queue = pending_queue
+        self._book = book
         self._message_store = message_store
         self._on_fatal = on_fatal
-        self._on_refused = on_refused
         self._limits = limits
         self._wire = wire
         self._window = window
@@ -234,7 +233,7 @@ class Ingest:
         """A peer has disconnected. Never raises."""
         self._links.discard(peer)
         try:
-            self._pending_queue.end_link(peer)
+            self._book.end_link(peer)
         except StateError as error:
             self._on_fatal(error)
 
@@ -260,8 +259,7 @@ class Ingest:
             return Verdict.IGNORE
         why = error.reason if isinstance(error, _Ignore) else error.layer
         self.refused[why] += 1
-        if self._on_refused:
-            self._on_refused(sender, sealed, why)
+        self._book.refused(sender, sealed, why)
         if isinstance(error, _Ignore):
             return error.reason.verdict
         logger.info("refused a message from %s: %s", sender, error)
@@ -274,7 +272,7 @@ class Ingest:
         with self._database.transaction():
             self._window.forget_before(epoch - 1)
             self._equivocation_handler.advance()
-            self._pending_queue.advance(epoch)
+            self._book.advance(epoch)
         self._message_store.forget_before(epoch - 1)
 
     def _require_welcome(self, sender: str, now: float, *, asked: bool) -> None:
@@ -321,7 +319,7 @@ class Ingest:
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | bits_of(bodies))
-            self._pending_queue.put(replace(rollout, bodies=fresh), link=link, tier=tier)
+            self._book.arrive(replace(rollout, bodies=fresh), link=link, tier=tier)
         self._message_store.put(rollout)
         self.accepted += 1
         if shard is not None:
@@ -398,7 +396,7 @@ class Ingest:
                 )
             )
             raise _Ignore(Ignored.EQUIVOCATION)
-        self._pending_queue.forget(self._equivocation_handler.ban(proof, publish=publish))
+        self._book.forget(self._equivocation_handler.ban(proof, publish=publish))
 
 
 def bits_of(bodies: tuple[bytes | None, ...]) -> int:

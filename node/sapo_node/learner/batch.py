@@ -122,12 +122,22 @@ def rows_of(
         except Unreadable:
             reason = Refusal.UNREADABLE if advantage > 0 else reason
         else:
-            sampled = _known(completion)[: len(tokens)]
-            of_group = (group.id, number, group.source)
-            row = Row(
-                *of_group, prompt, tokens, advantage, group.weight, answer, silent, sampled, has_end, group.bounds
+            rows.append(
+                Row(
+                    group=group.id,
+                    number=number,
+                    source=group.source,
+                    prompt=prompt,
+                    completion=tokens,
+                    advantage=advantage,
+                    weight=group.weight,
+                    answer=answer,
+                    silent=silent,
+                    sampled=_known(completion)[: len(tokens)],
+                    has_end=has_end,
+                    bounds=group.bounds,
+                )
             )
-            rows.append(row)
     if reason and not any(row.advantage > 0 for row in rows):
         raise Refused(reason)
     return rows

@@ -14,8 +14,10 @@ themselves.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -24,18 +26,20 @@ from torch import Tensor, nn
 from sapo_node.groups.messages import (
     SOURCES,
     ExternalObjective,
+    FilterName,
+    GroupReport,
     LearnerOptions,
     Refusal,
     RequestError,
+    Source,
     TrainGroup,
     TrainReport,
     TrainRequest,
 )
-from sapo_node.groups.types import is_cut, is_over_bytes
+from sapo_node.groups.record import is_cut, is_over_bytes
 from sapo_node.learner import filters, grpo
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
 from sapo_node.learner.model import ModelError, Policy, Unreadable
-from sapo_node.learner.tally import GroupTally, Tally
 
 MAX_GRAD_NORM = 1.0
 ADAM_EPS = 1e-15
@@ -52,6 +56,69 @@ AVERAGE_DECAY = 0.98
 """Part of the average that a step keeps, at most: from step 440 on the average spans about 50 steps. Before, a step
 keeps (1 + step) / (10 + step), as in TensorFlow's ExponentialMovingAverage, so that the average leaves the initial
 weights behind."""
+
+
+@dataclass(slots=True)
+class _GroupSum:
+    """Sums of one step over the micro-batches of one group. Most fields are those of GroupReport."""
+
+    correct: frozenset[int] = frozenset()
+    """The correct completions, by number; of an external group only."""
+    taught: set[int] = field(default_factory=set)
+    """Those of which a token was trained on."""
+    tokens: int = 0
+    masked: int = 0
+    refused: Refusal | None = None
+    rejected: dict[int, FilterName] = field(default_factory=dict)
+
+    def report(self) -> GroupReport:
+        untrained = tuple(sorted(self.correct - self.taught - self.rejected.keys()))
+        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())), untrained)
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Sums of one step over its micro-batches."""
+
+    groups: dict[str, _GroupSum] = field(default_factory=dict)
+    """By id."""
+    loss: float = 0.0
+    entropy: float = 0.0
+    """In nats, of all local tokens."""
+    tokens: Counter[Source] = field(default_factory=Counter)
+    seconds: dict[Source, float] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0.0))
+
+    def reject(self, row: Row, name: FilterName | None = None) -> None:
+        """Count a completion of which nothing is trained on: the filter of this name rejects it, or every token is
+        masked.
+        """
+        group = self.groups[row.group]
+        if name:
+            group.rejected[row.number] = name
+        if row.number in group.correct:
+            group.masked += len(row.completion)
+
+    def count(self, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
+        """Add a micro-batch of one source with the weights of its tokens, (B, T), and its logits, (B, T, V)."""
+        self.loss += loss
+        source = batch.rows[0].source
+        for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
+            group = self.groups[row.group]
+            group.tokens += trained
+            if row.number in group.correct and row.number not in group.rejected:
+                group.masked += len(row.completion) - trained
+                if trained:
+                    group.taught.add(row.number)
+            self.tokens[source] += trained
+        if source == "local":
+            self.entropy += float((grpo.token_entropy(logits) * batch.mask).sum())
+
+    def give_up(self) -> None:
+        """The step makes no update: no token counts as trained."""
+        self.tokens.clear()
+        for group in self.groups.values():
+            group.tokens = group.masked = 0
+            group.refused = group.refused or Refusal.NOT_FINITE
 
 
 class Trainer:
@@ -83,26 +150,26 @@ class Trainer:
         if start is not None:
             self.restart(start)
         rate = request.rate_scale * self._rate(request.step)
-        tally = Tally()
+        sums = _Sum()
         try:
-            self._backward(request.placed, request.objective, tally)
-            stand_ins = [each for each in request.groups if each.stands_in and not tally.groups[each.stands_in].tokens]
-            self._backward(stand_ins, request.objective, tally)
-            norm, skipped = self._update(rate, tally)
+            self._backward(request.placed, request.objective, sums)
+            stand_ins = [each for each in request.groups if each.stands_in and not sums.groups[each.stands_in].tokens]
+            self._backward(stand_ins, request.objective, sums)
+            norm, skipped = self._update(rate, sums)
         finally:
             self.optimizer.zero_grad(set_to_none=True)
         self.step = request.step
         self._take_average()
-        entropy = _ratio(tally.entropy, tally.tokens["local"])
+        entropy = _ratio(sums.entropy, sums.tokens["local"])
         if skipped is Refusal.NOT_FINITE:
-            tally.give_up()
-        groups = [group for group in request.groups if group.id in tally.groups and group.source != "replay"]
+            sums.give_up()
+        groups = [group for group in request.groups if group.id in sums.groups and group.source != "replay"]
         local = [each for group in groups if group.source == "local" for each in group.completions]
         weights = [group.weight for group in groups if group.source == "external"]
         return TrainReport(
             step=self.step,
-            groups={name: group.report() for name, group in tally.groups.items()},
-            loss=tally.loss if math.isfinite(tally.loss) else None,
+            groups={name: group.report() for name, group in sums.groups.items()},
+            loss=sums.loss if math.isfinite(sums.loss) else None,
             grad_norm=norm if math.isfinite(norm) else None,
             entropy=entropy,
             mean_length=_ratio(sum(len(each.tokens or ()) for each in local), len(local)),
@@ -111,12 +178,12 @@ class Trainer:
             zero_advantage=_ratio(sum(not any(each.advantages) for each in groups), len(groups)),
             learning_rate=rate,
             external_weight=_ratio(sum(weights), len(weights)),
-            local_tokens=tally.tokens["local"] + tally.tokens["replay"],
-            external_tokens=tally.tokens["external"],
+            local_tokens=sums.tokens["local"] + sums.tokens["replay"],
+            external_tokens=sums.tokens["external"],
             skipped=skipped,
             seconds=time.monotonic() - started,
-            local_seconds=tally.seconds["local"] + tally.seconds["replay"],
-            external_seconds=tally.seconds["external"],
+            local_seconds=sums.seconds["local"] + sums.seconds["replay"],
+            external_seconds=sums.seconds["external"],
         )
 
     @torch.no_grad()
@@ -163,25 +230,25 @@ class Trainer:
             return self._learning_rate
         return self._learning_rate * max(LEAST_RATE, 1 / (1 + (step - self._warmup) / self._decay_rounds))
 
-    def _encode(self, groups: Sequence[TrainGroup], objective: ExternalObjective, tally: Tally) -> list[Row]:
-        """Return the completions of those groups that count and can be trained on; the tally says why the others
+    def _encode(self, groups: Sequence[TrainGroup], objective: ExternalObjective, sums: _Sum) -> list[Row]:
+        """Return the completions of those groups that count and can be trained on; the sums say why the others
         cannot.
         """
         rows: list[Row] = []
         for group in groups:
             correct = {number for number, advantage in enumerate(group.advantages) if advantage > 0}
-            tally.groups[group.id] = GroupTally(frozenset(correct) if group.source == "external" else frozenset())
+            sums.groups[group.id] = _GroupSum(frozenset(correct) if group.source == "external" else frozenset())
             try:
                 rows += rows_of(self.policy, group, self._max_tokens, objective)
             except Refused as refusal:
-                tally.groups[group.id].refused = refusal.reason
+                sums.groups[group.id].refused = refusal.reason
             except (Unreadable, ModelError):  # a chat template may fail on this prompt alone
-                tally.groups[group.id].refused = Refusal.UNREADABLE
+                sums.groups[group.id].refused = Refusal.UNREADABLE
         return rows
 
-    def _backward(self, groups: Sequence[TrainGroup], objective: ExternalObjective, tally: Tally) -> None:
+    def _backward(self, groups: Sequence[TrainGroup], objective: ExternalObjective, sums: _Sum) -> None:
         """Add the gradient of the completions that count. The model reads none of which no token is left."""
-        rows = self._encode(groups, objective, tally)
+        rows = self._encode(groups, objective, sums)
         for source in SOURCES:
             external = source == "external"
             counted: list[Row] = []
@@ -189,15 +256,15 @@ class Trainer:
                 if row.source != source or not (row.weight > 0 and row.completion):
                     continue
                 if external and filters.is_too_long(row):
-                    tally.reject(row, "length")
+                    sums.reject(row, "length")
                 elif len(row.silent) == len(row.completion):
-                    tally.reject(row)
+                    sums.reject(row)
                 else:
                     counted.append(row)
-            again = self._learn(counted, tally, judges=external)
-            self._learn(again, tally, judges=False)
+            again = self._learn(counted, sums, judges=external)
+            self._learn(again, sums, judges=False)
 
-    def _learn(self, rows: Sequence[Row], tally: Tally, *, judges: bool) -> list[Row]:
+    def _learn(self, rows: Sequence[Row], sums: _Sum, *, judges: bool) -> list[Row]:
         """Add the gradient of each micro-batch of rows of one source. `judges` says whether filters reject rows first.
         Where they leave less than WORTHWHILE of a micro-batch, its gradient is not computed. Return the rows that they
         leave of such micro-batches.
@@ -212,8 +279,8 @@ class Trainer:
                 passes, rejected = filters.passing(self._filters, batch, logprobs.detach())
                 weights = weights * passes
                 for row, filter_name in rejected:
-                    tally.reject(row, filter_name)
-                left = [row for row in left if row.number not in tally.groups[row.group].rejected]
+                    sums.reject(row, filter_name)
+                left = [row for row in left if row.number not in sums.groups[row.group].rejected]
             part = sum(len(row.completion) for row in left) / sum(len(row.completion) for row in batch.rows)
             if part >= WORTHWHILE:
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
@@ -222,13 +289,13 @@ class Trainer:
                 inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, corrected)
                 loss = grpo.policy_loss(inputs, self.denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
-                tally.count(batch, weights, logits.detach(), loss.item())
+                sums.count(batch, weights, logits.detach(), loss.item())
             else:
                 again += left
                 part = 0.0
             ended = time.monotonic()
             # `auto` sets J by the time of what teaches: else rejected groups would lower the J of all peers.
-            tally.seconds[batch.rows[0].source] += part * (ended - started)
+            sums.seconds[batch.rows[0].source] += part * (ended - started)
             started = ended
         return again
 
@@ -237,12 +304,12 @@ class Trainer:
         loss_weights = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)
         return batch.trained.to(logprobs.dtype) * loss_weights[:, None]
 
-    def _update(self, rate: float, tally: Tally) -> tuple[float, str | None]:
+    def _update(self, rate: float, sums: _Sum) -> tuple[float, str | None]:
         """Apply the gradients; the norm before clipping, and why nothing was applied if so."""
-        if not any(group.tokens for group in tally.groups.values()):
+        if not any(group.tokens for group in sums.groups.values()):
             return 0.0, "no group has an advantage"
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRAD_NORM))
-        if not (math.isfinite(tally.loss) and math.isfinite(norm)):
+        if not (math.isfinite(sums.loss) and math.isfinite(norm)):
             return norm, Refusal.NOT_FINITE
         for group in self.optimizer.param_groups:
             group["lr"] = rate

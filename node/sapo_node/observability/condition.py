@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sapo_node.groups.record import Unusable
 from sapo_node.observability.explain import moment
 from sapo_node.observability.overview import LAST_ROUNDS, Overview
 from sapo_node.observability.stored import Level, Role
-from sapo_node.verification.verifier import Unusable
 
 ALONE_SECONDS = 60.0
 """Seconds without a connection after which a node that learnt from peers lately counts as alone."""

@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from sapo_node.groups import book
+from sapo_node.groups.book import KEPT_GROUPS, KEPT_REFUSALS, Refusal
+from sapo_node.groups.record import Entry, State
+from sapo_node.observability.group_facts import as_dict, facts_of
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import KEPT_GROUPS, KEPT_REFUSALS, Entry, Fate, Journal, Refusal
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
@@ -42,15 +45,16 @@ def envelope(database: Database, envelope_id: str) -> Told:
     envelope_id = envelope_id.lower()
     if len(envelope_id) < _LEAST_CHARACTERS or not set(envelope_id) <= set("0123456789abcdef"):
         raise LocalError(f"give at least {_LEAST_CHARACTERS} hexadecimal characters of an envelope's id")
-    journal = Journal(database)
-    entries, refusals = journal.of_envelope(envelope_id), journal.refusals(KEPT_REFUSALS, envelope_id=envelope_id)
-    signed = () if entries or refusals else _own(database, envelope_id)
-    known = {each.envelope_id for each in entries} | {each.envelope_id for each in refusals}
+    entries = book.of_envelope(database, envelope_id)
+    refusals = book.refusals(database, KEPT_REFUSALS, envelope_id=envelope_id)
+    waiting = book.waiting_of(database, envelope_id)
+    signed = () if entries or refusals or waiting else _own(database, envelope_id)
+    known = {each.envelope_id for each in entries} | {each.envelope_id for each in refusals} | {*waiting}
     known |= {own for own, *_ in signed}
     if not known:
         raise LocalError(
-            f"the node knows no envelope {envelope_id}: it did not arrive, waits for verification, or is older than "
-            f"what the node remembers; the page shows the newest"
+            f"the node knows no envelope {envelope_id}: it did not arrive, or is older than what the node remembers; "
+            f"the page shows the newest"
         )
     if len(known) > 1:
         first, second, *_ = sorted(known)
@@ -59,11 +63,16 @@ def envelope(database: Database, envelope_id: str) -> Told:
         )
     rounds = [(epoch, counter, "this node") for _, epoch, counter in signed]
     rounds += [(each.epoch, each.counter, each.peer) for each in entries[:1]]
-    entries += [each for _, epoch, counter in signed for each in journal.local_round(epoch, counter)]
+    entries += [each for _, epoch, counter in signed for each in book.local_round(database, epoch, counter)]
     lines = [f"round {counter} of epoch {epoch}, by {by}" for epoch, counter, by in rounds]
+    lines += ["groups of it wait for verification" for _ in waiting]
     lines += [line for entry in entries for line in _of_entry(entry)]
     lines += _of_refusals(refusals)
-    facts = {"groups": [asdict(entry) for entry in entries], "refusals": [asdict(each) for each in refusals]}
+    facts = {
+        "waits": bool(waiting),
+        "groups": [as_dict(entry) for entry in entries],
+        "refusals": [asdict(each) for each in refusals],
+    }
     return Told("\n".join(lines), facts)
 
 
@@ -74,13 +83,13 @@ def _own(database: Database, prefix: str) -> list[tuple[str, int, int]]:
 
 
 def _of_entry(entry: Entry) -> list[str]:
-    rewards = [each["reward"] for each in entry.facts.get("completions", ())]
-    what = f"{entry.facts['dataset']}, {sum(rewards)} of {len(rewards)} correct" if rewards else "not scored"
-    lines = [f"group {entry.k} ({what}): {entry.fate}{f', {entry.why}' if entry.why else ''}"]
-    if entry.fate is Fate.TRAINED:
-        weight, tokens = entry.facts["weight"], entry.facts["tokens"]
+    rewards = entry.rewards
+    what = f"{entry.dataset}, {sum(rewards)} of {len(rewards)} correct" if rewards else "not scored"
+    lines = [f"group {entry.k} ({what}): {entry.state}{f', {entry.why}' if entry.why else ''}"]
+    if entry.state is State.TRAINED and entry.outcome:
+        weight, tokens = round(entry.outcome.weight, 3), entry.outcome.tokens
         lines.append(f"    in step {entry.step}, with weight {weight:g}: {tokens} tokens of it were trained on")
-        if masked := entry.facts.get("masked"):
+        if masked := entry.outcome.masked:
             lines.append(f"    filters masked {masked} tokens of its correct completions")
         lines += _of_filters([entry])
     return [*lines, *_reason(entry.why)]
@@ -88,7 +97,7 @@ def _of_entry(entry: Entry) -> list[str]:
 
 def _of_filters(entries: Sequence[Entry]) -> list[str]:
     """What filters masked in the completions of groups that were drawn."""
-    completions = [each for entry in entries for each in entry.facts["completions"]]
+    completions = _completions(entries)
     right = sum(each["reward"] for each in completions)
     lines = []
     if phrases := len(_masked_phrases(entries)):
@@ -102,9 +111,11 @@ def _of_filters(entries: Sequence[Entry]) -> list[str]:
 
 def _masked_phrases(entries: Sequence[Entry]) -> Counter[str]:
     """The phrases that the filter `n-gram` masked in completions, and how often it masked each."""
-    return Counter(
-        phrase for entry in entries for each in entry.facts.get("completions", ()) for phrase in each.get("silent", ())
-    )
+    return Counter(phrase for each in _completions(entries) for phrase in each.get("silent", ()))
+
+
+def _completions(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    return [each for entry in entries for each in facts_of(entry).get("completions", ())]
 
 
 def _of_refusals(refusals: Sequence[Refusal]) -> list[str]:
@@ -140,12 +151,13 @@ def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
     lines.append(f"Since the state was made, {groups} of its groups were trained on, with {tokens} tokens.")
     if account.acceptance.share < 1:
         lines.append(f"Of its groups that the filters judged lately, they accepted {account.acceptance.share:.0%}.")
-    entries = Journal(database).of_peer(account.peer)
+    entries = book.of_peer(database, account.peer)
     if entries:
         lines.append(f"Of the newest {KEPT_GROUPS:,} groups of all peers, {len(entries)} are of this peer:")
-    for (fate, why), count in Counter((each.fate, each.why) for each in entries).most_common():
-        lines.append(f"{_groups(count, fate)}{f': {why}' if why else ''}")
-        lines += _of_filters([each for each in entries if each.fate is fate]) if fate is Fate.TRAINED else _reason(why)
+    for (state, why), count in Counter((each.state, each.why) for each in entries).most_common():
+        lines.append(f"{_groups(count, state)}{f': {why}' if why else ''}")
+        of_state = [each for each in entries if each.state is state]
+        lines += _of_filters(of_state) if state is State.TRAINED else _reason(why)
     envelopes = list(dict.fromkeys(each.envelope_id for each in entries))[:_NEWEST]
     if envelopes:
         shown = ", ".join(each[:_SHOWN_CHARACTERS] for each in envelopes)
@@ -186,16 +198,17 @@ def peer_named(database: Database, name: str) -> str:
     return found[0]
 
 
-def _groups(count: int, fate: Fate) -> str:
+def _groups(count: int, state: State) -> str:
     """The beginning of a sentence: how many groups, and what became of them."""
     is_one = count == 1
     became = {
-        Fate.OWN: "is its own" if is_one else "are its own",
-        Fate.WAITS: "waits" if is_one else "wait",
-        Fate.TRAINED: "was trained on" if is_one else "were trained on",
-        Fate.LEFT_OUT: "was left out" if is_one else "were left out",
+        State.OWN: "is its own" if is_one else "are its own",
+        State.VERIFIED: "is on offer" if is_one else "are on offer",
+        State.DRAWN: "is in the batch of a step" if is_one else "are in the batch of a step",
+        State.TRAINED: "was trained on" if is_one else "were trained on",
+        State.LEFT_OUT: "was left out" if is_one else "were left out",
     }
-    return f"{count} group{'' if is_one else 's'} {became[fate]}"
+    return f"{count} group{'' if is_one else 's'} {became[state]}"
 
 
 def _of_account(account: Account, cause: Cause, offences: Sequence[Offence]) -> list[str]:

@@ -1,68 +1,54 @@
-"""What the journal shows of a group, as plain JSON; `Entry.facts` lists it."""
+"""What people and scripts see of a group, as plain JSON."""
 
-from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from sapo_node.groups.messages import reason_of
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.filters.habits import Span, merged
-from sapo_node.training.round import TrainedGroup
-from sapo_protocol import Completion
+from sapo_node.groups.record import Entry, Outcome
 
 SHOWN_CHARACTERS = 1_000
 """Of each completion."""
+_OF_GROUP = ("dataset", "prompt", "completions", "rewards", "outcome")
 
 
-def of_verified(group: VerifiedGroup) -> dict[str, Any]:
-    """A group that may be trained on."""
-    return _facts(group.dataset, group.prompt, group.completions, group.rewards)
+def as_dict(entry: Entry) -> dict[str, Any]:
+    """Return an entry of the book as JSON, with what is known of its texts under `facts`."""
+    plain = {each.name: getattr(entry, each.name) for each in fields(entry) if each.name not in _OF_GROUP}
+    return {**plain, "facts": facts_of(entry)}
 
 
-def of_local(group: LocalGroup) -> dict[str, Any]:
-    """A group of this node."""
-    return _facts(group.dataset, group.prompt, group.completions, group.rewards, group.advantages)
+def facts_of(entry: Entry) -> dict[str, Any]:
+    """Return dataset, prompt and completions, and after its step weight, tokens (trained on) and masked (tokens of its
+    correct completions). Empty for a group that was never scored.
 
-
-def of_trained(trained: TrainedGroup) -> dict[str, Any]:
-    """An external group of a batch, with what was masked."""
-    weighted, group = trained.weighted, trained.weighted.group
-    facts = _facts(group.dataset, group.prompt, group.completions, group.rewards, weighted.advantages)
-    for number, spans in enumerate(weighted.silent):
-        text = group.completions[number].text
-        shown = [(begin, min(end, SHOWN_CHARACTERS)) for begin, end in spans if begin < SHOWN_CHARACTERS]
-        facts["completions"][number]["silent"] = [text[begin:end] for begin, end in shown]
-    for number, filter_name in trained.rejected.items():
-        facts["completions"][number]["filter"] = reason_of(filter_name)
-    for number, completion in enumerate(facts["completions"]):
-        if struck := _masked_spans(trained, number, len(completion["text"])):
-            completion["spans"] = struck
-    return {
-        **facts,
-        "weight": round(weighted.weight, 3),
-        "tokens": trained.report.tokens,
-        "masked": trained.report.masked,
-    }
-
-
-def _masked_spans(trained: TrainedGroup, number: int, length: int) -> list[Span]:
-    """Which of the first `length` characters of a completion were masked, in order; spans that touch are one."""
-    if number in trained.untaught:
-        return [(0, length)] if length else []
-    silent = trained.weighted.silent[number] if trained.weighted.silent else ()
-    return merged((begin, min(end, length)) for begin, end in silent if begin < min(end, length))
-
-
-def _facts(
-    dataset: str,
-    prompt: str,
-    completions: Sequence[Completion | Any],
-    rewards: Sequence[bool],
-    advantages: Sequence[float] = (),
-) -> dict[str, Any]:
+    A completion has its text and its reward, after the step its advantage, and what was not trained on of it: `silent`
+    (the masked phrases), `filter` (which rejected it) and `spans` (the masked characters of its text).
+    """
+    if not entry.completions:
+        return {}
     shown: list[dict[str, Any]] = [
-        {"text": each.text[:SHOWN_CHARACTERS], "reward": bool(reward)}
-        for each, reward in zip(completions, rewards, strict=True)
+        {"text": each.text[:SHOWN_CHARACTERS], "reward": reward}
+        for each, reward in zip(entry.completions, entry.rewards, strict=True)
     ]
-    for each, advantage in zip(shown, advantages, strict=False):
+    facts: dict[str, Any] = {"dataset": entry.dataset, "prompt": entry.prompt, "completions": shown}
+    outcome = entry.outcome
+    if outcome is None:
+        return facts
+    for each, advantage in zip(shown, outcome.advantages, strict=False):
         each["advantage"] = round(advantage, 3)
-    return {"dataset": dataset, "question": prompt, "completions": shown}
+    for number, (each, spans) in enumerate(zip(shown, entry.masked_spans(), strict=True)):
+        if phrases := _phrases(each["text"], outcome, number):
+            each["silent"] = phrases
+        if number in outcome.rejected:
+            each["filter"] = reason_of(outcome.rejected[number])
+        within = [[begin, min(end, len(each["text"]))] for begin, end in spans if begin < len(each["text"])]
+        if within:
+            each["spans"] = within
+    if entry.peer:
+        facts |= {"weight": round(outcome.weight, 3), "tokens": outcome.tokens, "masked": outcome.masked}
+    return facts
+
+
+def _phrases(text: str, outcome: Outcome, number: int) -> list[str]:
+    spans = outcome.masked_spans[number] if outcome.masked_spans else ()
+    return [text[begin:end] for begin, end in spans if begin < len(text)]

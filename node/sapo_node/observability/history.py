@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sapo_node.groups.codec import from_json
 from sapo_node.groups.curve import Curve, Point, added, learning_curve, thinned
-from sapo_node.groups.types import ContributionReport, TaskAnswers
+from sapo_node.groups.record import ContributionReport, TaskAnswers
 from sapo_node.observability.metrics import metrics
 from sapo_node.observability.stored import Evaluation, Round, SessionFacts
 from sapo_node.storage.database import Database

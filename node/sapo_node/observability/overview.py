@@ -8,18 +8,15 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from sapo_node.groups.curve import Curve
-from sapo_node.groups.types import TaskAnswers
+from sapo_node.groups.record import LOCAL, State, TaskAnswers, Unusable
 from sapo_node.ingest.validator import Ignored
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import Fate
 from sapo_node.observability.stored import Evaluation, Round, SessionFacts
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import LOCAL
 from sapo_node.training.health import HealthAlarm, health_alarms
 from sapo_node.training.take_back import TakenBack, taken_back
 from sapo_node.trust.decisions import decisions
 from sapo_node.trust.ledger import account_of, cause_of, states
-from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
 
 CURVE_POINTS = 60
@@ -72,7 +69,7 @@ class PeerView:
     """Verified groups that have counted toward the state `healthy`, of HEALTHY_AFTER. A peer that loses the state
     begins anew."""
     waiting: int
-    """Verified groups that wait in the pool."""
+    """Verified groups on offer."""
     trained_groups: int
     """Groups that are in the weights, since the state was made."""
     trained_tokens: int
@@ -189,22 +186,22 @@ def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
     [(tokens,)] = database.rows("SELECT coalesce(sum(tokens), 0) FROM trained")
     (own,) = database.row("SELECT tokens FROM trained WHERE peer = ?", LOCAL) or (0,)
     return Overview(
-        session,
-        history.curve(CURVE_POINTS),
-        history.evaluations(),
-        history.alone(),
-        last_rounds,
-        history.counts(),
-        _peers(database, peers, session),
-        states(database),
-        last_rounds[-1].get("strangers_share") if last_rounds else None,
-        own,
-        tokens - own,
-        _exchange(database, history),
-        _recent(database, last_rounds[-1]["step"] if last_rounds else 0),
-        history.answers(),
-        taken_back(database),
-        health_alarms(database),
+        session=session,
+        curve=history.curve(CURVE_POINTS),
+        evaluations=history.evaluations(),
+        alone=history.alone(),
+        rounds=last_rounds,
+        counts=history.counts(),
+        peers=_peers(database, peers, session),
+        states=states(database),
+        strangers_share=last_rounds[-1].get("strangers_share") if last_rounds else None,
+        own_tokens=own,
+        other_tokens=tokens - own,
+        exchange=_exchange(database, history),
+        recent=_recent(database, last_rounds[-1]["step"] if last_rounds else 0),
+        answers=history.answers(),
+        taken_back=taken_back(database),
+        health_alarms=health_alarms(database),
     )
 
 
@@ -225,14 +222,14 @@ def _exchange(database: Database, history: History) -> Exchange:
 
 def _recent(database: Database, step: int) -> Recent:
     [(teachers,)] = database.rows(
-        "SELECT count(DISTINCT peer) FROM journal WHERE peer != '' AND fate = ? AND step > ?",
-        *(Fate.TRAINED, step - LAST_ROUNDS),
+        "SELECT count(DISTINCT peer) FROM groups WHERE peer != '' AND state = ? AND step > ?",
+        *(State.TRAINED, step - LAST_ROUNDS),
     )
     why = dict(
         database.rows(
-            "SELECT why, count(*) FROM (SELECT CASE fate WHEN ? THEN why ELSE '' END AS why FROM journal "
+            "SELECT why, count(*) FROM (SELECT CASE state WHEN ? THEN why ELSE '' END AS why FROM groups "
             "WHERE peer != '' ORDER BY number DESC LIMIT ?) GROUP BY why",
-            *(Fate.LEFT_OUT, NEWEST_GROUPS),
+            *(State.LEFT_OUT, NEWEST_GROUPS),
         )
     )
     return Recent(teachers, sum(why.values()), {reason: count for reason, count in why.items() if reason})
@@ -268,18 +265,19 @@ def _peer(database: Database, peer: str, begins: Callable[[int], float] | None) 
     account = account_of(database, peer)
     cause = cause_of(database, account, begins)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", peer) or (0, 0)
-    [(waiting,)] = database.rows("SELECT count(*) FROM pool WHERE peer = ?", peer)
+    on_offer = "SELECT count(*) FROM groups WHERE peer = ? AND state = ?"
+    [(waiting,)] = database.rows(on_offer, peer, State.VERIFIED)
     return PeerView(
-        peer,
-        account.tier.value,
-        account.state.value,
-        round(account.trust, 3),
-        account.credited,
-        waiting,
-        groups,
-        tokens,
-        cause.source,
-        cause.why,
-        cause.since,
-        cause.until,
+        peer=peer,
+        tier=account.tier.value,
+        state=account.state.value,
+        trust=round(account.trust, 3),
+        earned=account.credited,
+        waiting=waiting,
+        trained_groups=groups,
+        trained_tokens=tokens,
+        decided_by=cause.source,
+        why=cause.why,
+        since=cause.since,
+        until=cause.until,
     )

@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sapo_node.groups.book import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
 from sapo_node.groups.bounds import MIN_TEXT_PROB, MIN_TOKEN_PROB
 from sapo_node.groups.messages import FOLLOWS, Refusal
+from sapo_node.groups.record import NotDrawn, Unusable
 from sapo_node.ingest.validator import Ignored
-from sapo_node.sampling.buffer import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
 from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.filters.min_token_prob import QUANTILE as LEAST
-from sapo_node.sampling.sampler import NotDrawn
-from sapo_node.training.round import NOTHING_LEFT
 from sapo_node.training.take_back import TAKEN_BACK
+from sapo_node.training.trainer import NOTHING_LEFT
 from sapo_node.trust.constants import DRAWN_BYTES
-from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
 
 
@@ -123,11 +122,11 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Its author was banned while the group waited.",
             "Nothing to do for this group. After the ban its author may send others.",
         ),
-        NotDrawn.TOO_OLD: Reason("Its epoch is too long ago.", "Nothing to do: the group leaves the pool."),
+        NotDrawn.TOO_OLD: Reason("Its epoch is too long ago.", "Nothing to do: the group is on offer no more."),
         NotDrawn.MADE_ROOM: Reason(
-            f"The pool was full: it holds {MAX_PER_PEER} groups of one peer and {MAX_GROUPS:,} of all, with "
-            f"{MAX_BYTES_PER_PEER // 2**20} and {MAX_BYTES // 2**20} MiB of text. Groups that arrived first leave it "
-            "first, and those of strangers before those of other peers.",
+            f"Too many groups were on offer: at most {MAX_PER_PEER} of one peer and {MAX_GROUPS:,} of all, with "
+            f"{MAX_BYTES_PER_PEER // 2**20} and {MAX_BYTES // 2**20} MiB of text. Groups that arrived first make "
+            "room first, and those of strangers before those of other peers.",
             "A larger --external, so that the node draws more groups in a round. Or trust the peer: `sapo-node trust "
             "PEER`.",
         ),

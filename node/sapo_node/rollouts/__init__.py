@@ -1,1 +1,1 @@
-"""Verified groups of peers as a data set: kept with the signed bytes, exported, and verified again anywhere."""
+"""Verified groups of peers as a data set: exported with the signed bytes, and verified again anywhere."""

@@ -1,20 +1,17 @@
-"""Writes the archive of a node as a data set: Parquet, the manifest of the swarm, and a card that says what it is."""
+"""Writes the rollouts that a node kept as a data set: Parquet, the manifest of the swarm, and a card."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sapo_node.groups.types import GroupKey
-from sapo_node.rollouts.archive import ArchivedGroup, archived
+from sapo_node.groups import book
+from sapo_node.groups.record import Entry
 from sapo_node.rollouts.table import BATCH_ROWS, CARD, GROUPS, SWARM, require_pyarrow, schema
 from sapo_node.storage.database import Database
 from sapo_node.storage.work_folder import new_folder
 from sapo_protocol import LocalError, Manifest, decode_body, render_manifest
-
-Masks = Sequence[Sequence[tuple[int, int]]]
-"""Of each completion, its masked spans: the first character of each, and the one after its last."""
 
 Row = Mapping[str, Any]
 """One group, by the names of the columns."""
@@ -42,8 +39,8 @@ incorrect are not in here. `model` is what the issuer says of itself; nobody has
 | `completions`, `finishes` | the texts, and whether each stopped by itself or was cut |
 | `levels` | of each completion, 1 where it is correct and 0 where it is not |
 | `masks` | of each completion, the spans that the filters of the exporting node masked: the first character and the \
-one after the last. They cover the first 1,000 characters. An empty list stands where nothing was masked, where the \
-node did not train on the group, and where it has forgotten. Nobody signed this column |
+one after the last. An empty list stands where nothing was masked, and where the node did not train on the group. \
+Nobody signed this column |
 | `dataset` | the kind of task, with a number where the manifest has several configurations of a data set |
 | `issuer`, `epoch`, `counter`, `k` | the key that signed the round, and the place of the group |
 | `model` | the issuer's label of its model; not verified |
@@ -53,17 +50,15 @@ Verify all of it again, offline: `sapo-node rollouts verify FOLDER`. The file {s
 """
 
 
-def export(database: Database, manifest: Manifest, folder: Path, masks: Callable[[GroupKey], Masks]) -> int:
+def export(database: Database, manifest: Manifest, folder: Path) -> int:
     """Write the data set into a new folder. Returns the number of groups.
 
-    `masks` gives the masked spans of each completion of a group; empty if they are not known.
-
-    Raises LocalError if the folder cannot be made or written, if a body in the archive does not decode, or if there is
+    Raises LocalError if the folder cannot be made or written, if a stored body does not decode, or if there is
     nothing to export. Where it fails or is stopped, no folder is left; what a killed export leaves is removed by the
     next one beside it.
     """
     require_pyarrow()
-    rows = (_row(database, group, manifest, masks(group.place)) for group in archived(database))
+    rows = (_row(database, manifest, *kept) for kept in book.signed(database))
     first = next(rows, None)
     if first is None:
         raise LocalError("the node has kept no rollouts of peers; start it with --archive MIB, and wait until it has")
@@ -115,21 +110,21 @@ def _batches(first: Row, rest: Iterator[Row]) -> Iterator[list[Row]]:
         batch = list(islice(rest, BATCH_ROWS))
 
 
-def _row(database: Database, group: ArchivedGroup, manifest: Manifest, masks: Masks) -> Row:
+def _row(database: Database, manifest: Manifest, entry: Entry, envelope: bytes, encoded: bytes) -> Row:
     with database.decoding():
-        body = decode_body(group.body, manifest)
+        body = decode_body(encoded, manifest)
     return {
-        "prompt": group.prompt,
+        "prompt": entry.prompt,
         "completions": [each.text for each in body.completions],
-        "levels": [float(each) for each in group.rewards],
+        "levels": [float(each) for each in entry.rewards],
         "finishes": [each.finish.value for each in body.completions],
-        "masks": masks or [[]] * len(body.completions),
-        "dataset": group.dataset,
-        "issuer": group.peer,
-        "epoch": group.epoch,
-        "counter": group.counter,
-        "k": group.k,
+        "masks": entry.masked_spans() or [[]] * len(body.completions),
+        "dataset": entry.dataset,
+        "issuer": entry.peer,
+        "epoch": entry.epoch,
+        "counter": entry.counter,
+        "k": entry.k,
         "model": body.model,
-        "envelope": group.envelope,
-        "body": group.body,
+        "envelope": envelope,
+        "body": encoded,
     }

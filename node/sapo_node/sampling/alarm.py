@@ -20,7 +20,7 @@ from msgspec import Meta
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.ranges import Count
-from sapo_node.groups.types import LocalGroup
+from sapo_node.groups.record import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.trust import constants
 from sapo_node.trust.constants import HARM_ROUNDS, Tier

@@ -2,7 +2,7 @@
 
     external = ExternalSampler(...)
     split = external.split()                          # I and J
-    choice = await external.choose(pool.groups(), epoch=epoch)
+    choice = await external.choose(book.offered(), epoch=epoch)
     alarm = await external.observe(local, choice, trained)     # after the step
     external.save(step)
 
@@ -18,7 +18,7 @@ from typing import Literal
 import trio
 
 from sapo_node.groups.messages import ExternalObjective, FilterName
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, NotDrawn, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm, RewardWatch
 from sapo_node.sampling.exposure import Exposure
 from sapo_node.sampling.filters import Filters
@@ -26,7 +26,7 @@ from sapo_node.sampling.local_weight import LocalWeight
 from sapo_node.sampling.memory import Memory, Part
 from sapo_node.sampling.mix import UNKNOWN, Costs, Split, ratio_of
 from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.sampler import NotDrawn, Sampler, WeightedGroup
+from sapo_node.sampling.sampler import Sampler, WeightedGroup
 from sapo_node.sampling.weights import Selection
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
@@ -36,7 +36,7 @@ from sapo_node.trust.limits import LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What one round takes of the pool, and what not."""
+    """The groups on offer that one round takes, and the others."""
 
     drawn: list[WeightedGroup]
     stand_ins: list[WeightedGroup]
@@ -114,7 +114,7 @@ class ExternalSampler:
         return self._exposure.share
 
     async def choose(self, groups: Sequence[VerifiedGroup], *, epoch: int) -> Choice:
-        """Draw J of the groups of the pool, and mask what the filters mask.
+        """Draw J of the groups on offer, and mask what the filters mask.
 
         Filters need seconds for many long texts. The other tasks of the node run between two groups, and between two
         steps of `Filters.looking`.

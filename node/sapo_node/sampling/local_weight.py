@@ -18,7 +18,7 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import ExternalObjective
 from sapo_node.groups.ranges import Amount
-from sapo_node.groups.types import LocalGroup
+from sapo_node.groups.record import LocalGroup
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import loss_weight, own_advantages
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, Protocol
 from msgspec import Meta
 
 from sapo_node.groups.codec import from_json, to_object
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates, RunningMean
 from sapo_node.sampling.weights import worth
 

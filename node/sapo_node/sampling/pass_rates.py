@@ -6,7 +6,7 @@ from typing import Any
 
 from sapo_node.groups.codec import MalformedError, from_json, to_object
 from sapo_node.groups.ranges import Amount
-from sapo_node.groups.types import LocalGroup
+from sapo_node.groups.record import LocalGroup
 
 FORGETTING = 0.9
 """What a new group or round leaves of the weight of the ones before it: about the last ten count."""

@@ -1,6 +1,6 @@
 """SampleExternal of Algorithm 1: which external groups this round trains on, and with what loss weight.
 
-Zero-advantage groups never enter the pool, as in the paper. The sampler draws J groups at random, by default weighted
+Zero-advantage groups are never on offer, as in the paper. The sampler draws J groups at random, by default weighted
 by trust and age; `selection` has the other rules. Two bounds hold for every draw. Neither counts keys, which cost
 nothing. They count loss weight = sum of |advantage| x bytes of the completions that the loss counts, because a peer
 that knows the answers can make every group informative:
@@ -27,7 +27,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from math import inf, log
 from operator import itemgetter
 from statistics import fmean, median
@@ -35,9 +34,8 @@ from statistics import fmean, median
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import ExternalObjective, FilterName
-from sapo_node.groups.types import GroupKey, VerifiedGroup
+from sapo_node.groups.record import GroupKey, NotDrawn, Span, VerifiedGroup
 from sapo_node.sampling.filters import Offered
-from sapo_node.sampling.filters.habits import Span
 from sapo_node.sampling.local_weight import LocalWeight
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import Selection, loss_weight, own_advantages, preference, worth
@@ -70,19 +68,6 @@ class WeightedGroup:
     """The drawn group for which this one stands in; None for a drawn group."""
     bounds: Bounds = Bounds()
     """Those that the learner applies to its correct completions."""
-
-
-class NotDrawn(StrEnum):
-    """Why a group in the pool was not drawn in a round, or left the pool undrawn."""
-
-    ENOUGH = "enough others were drawn"
-    STRANGERS = "strangers had their share of this round"
-    TOO_LARGE = "larger than what was left of this round's text"
-    SELDOM_ACCEPTED = "filters rejected most of its peer's groups"
-    BANNED = "its peer is banned"
-    TOO_OLD = "too old to be trained on"
-    NONE_WANTED = "this round wanted none"
-    MADE_ROOM = "made room for newer groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +144,9 @@ class Sampler:
         """At most `count` groups (J) of those on offer, of which strangers fill at most the share `strangers`, and at
         most one stand-in for each.
         """
-        why = {each.group.place: self._passed(each.group, count, epoch) for each in offered}
-        fresh = [each for each in offered if not why[each.group.place]]
-        passed = [(each.group, reason) for each in offered if (reason := why[each.group.place])]
+        why = {each.group.key: self._passed(each.group, count, epoch) for each in offered}
+        fresh = [each for each in offered if not why[each.group.key]]
+        passed = [(each.group, reason) for each in offered if (reason := why[each.group.key])]
         if not fresh:
             return Draw([], [], passed)
         room = whole = max(1.0, strangers * count) if strangers < 1 else inf
@@ -208,16 +193,14 @@ class Sampler:
 
     def _candidates(self, fresh: Sequence[Offered], epoch: int) -> "list[_Candidate]":
         """The groups in the order in which they are drawn, weighed."""
-        counted = {each.group.place: (each, each.advantages(self._advantages(each.group))) for each in fresh}
+        counted = {each.group.key: (each, each.advantages(self._advantages(each.group))) for each in fresh}
         groups = [each.group for each in fresh]
-        weights = {
-            group.place: loss_weight(counted[group.place][1], group.lengths, self._objective) for group in groups
-        }
+        weights = {group.key: loss_weight(counted[group.key][1], group.lengths, self._objective) for group in groups}
         unit = self._unit(groups, weights)
         return [
             _Candidate(
-                *counted[group.place],
-                units=weights[group.place] / unit,
+                *counted[group.key],
+                units=weights[group.key] / unit,
                 is_stranger=self._ledger.tier(group.peer) is Tier.STRANGER,
             )
             for group in self._order(groups, epoch)
@@ -228,7 +211,7 @@ class Sampler:
         others offer groups: many light groups would make all others look too heavy, and many long ones too light.
         """
         known = [group for group in groups if self._ledger.tier(group.peer) is not Tier.STRANGER]
-        unit = median(weights[group.place] for group in known or groups)
+        unit = median(weights[group.key] for group in known or groups)
         local = self._local_weight.value if self._local_weight else None
         return unit if local is None else min(max(unit, local), constants.LOCAL_RANGE * local)
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from sapo_node.groups.advantage import advantages, counts
 from sapo_node.groups.messages import ExternalObjective
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates
 
 Selection = Literal["trust", "informative", "uniform"]

@@ -1,5 +1,8 @@
 """The log of batches: what each step trains on, stored before it is dispatched, and kept while a restore may need it.
 
+A stored batch names its groups by their numbers in the book (`groups.book`), which keeps their texts as long as a batch
+needs them, and holds what the step does with each: weight, advantages, masked spans, bounds.
+
 Two checkpoints can be restored: the newest, and the one before, to which the learner falls back where the newest is
 corrupt. The log holds every batch after the older of the two. Until there are two, it holds every batch since the
 first step, so that the initial weights can be restored as well.
@@ -11,12 +14,24 @@ that steps which are taken back can be subtracted.
 import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from sapo_node.groups.codec import from_json, to_object
-from sapo_node.groups.messages import GroupReport, RequestError, Sampled, Source, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups import book
+from sapo_node.groups.codec import from_json, to_json, to_object
+from sapo_node.groups.messages import (
+    FilterName,
+    GroupReport,
+    RequestError,
+    Sampled,
+    Source,
+    TrainGroup,
+    TrainReport,
+    TrainRequest,
+)
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
-from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
+from sapo_node.groups.ranges import Count
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
 from sapo_node.training import health, take_back
@@ -24,7 +39,7 @@ from sapo_node.training.take_back import Accused
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS batches (
-    step INTEGER PRIMARY KEY, request TEXT NOT NULL, peers TEXT NOT NULL, failures INTEGER NOT NULL
+    step INTEGER PRIMARY KEY, batch TEXT NOT NULL, failures INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS checkpoints (step INTEGER PRIMARY KEY) STRICT;
 CREATE TABLE IF NOT EXISTS trained (
@@ -37,9 +52,6 @@ CREATE TABLE IF NOT EXISTS counted (step INTEGER PRIMARY KEY, peers TEXT NOT NUL
 {health.SCHEMA}
 """
 
-LOCAL = ""
-"""Stands for this node itself where a batch lists the peer of each group."""
-
 
 def local_id(k: int, source: Source = "local") -> str:
     """The id, in requests and reports, of the group that this node generated for task `k` of its round, or of the `k`th
@@ -50,16 +62,19 @@ def local_id(k: int, source: Source = "local") -> str:
 
 def external_id(group: VerifiedGroup) -> str:
     """The id, in requests and reports, of a group of a peer."""
-    return "/".join(map(str, group.place))
+    return "/".join(map(str, group.key))
 
 
-def place_of(external: str) -> GroupKey | None:
-    """Where a group of a peer stands, by its id. None for the id of a local group."""
-    match external.split("/"):
-        case [peer, epoch, counter, k]:
-            return peer, int(epoch), int(counter), int(k)
-        case _:
-            return None
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a stored batch knows of one of its groups beside the request."""
+
+    number: Count
+    """Of the group in the book."""
+    peer: str
+    """LOCAL for this node's own."""
+    rejected: Mapping[Count, FilterName] = field(default_factory=dict)
+    """By number, the correct completions that a filter rejected before the draw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +82,23 @@ class StoredBatch:
     """The batch of one step as it was committed."""
 
     request: TrainRequest
-    peers: Mapping[str, str]
-    """The peer of each group, by the id of the group; LOCAL for this node's own."""
+    members: Mapping[str, Member]
+    """By the id of the group."""
     failures: int = 0
     """How often the batch killed the learner."""
 
+    @property
+    def peers(self) -> dict[str, str]:
+        """The peer of each group, by the id of the group; LOCAL for this node's own."""
+        return {name: member.peer for name, member in self.members.items()}
+
     def without(self, accused: Accused) -> "StoredBatch":
-        """The batch without the accused groups. Whether it still kills the learner is to be seen anew."""
-        gone = {group.id for group in self.request.groups if (self.request.step, group.id) in accused}
-        return replace(self._keeping(gone), failures=0)
+        """The batch without the accused groups, and with no failure counted: it may no longer kill the learner."""
+        return replace(self._keeping(self.accused(accused)), failures=0)
+
+    def accused(self, accused: Accused) -> set[str]:
+        """The ids of the accused groups of the batch."""
+        return {name for name in self.members if (self.request.step, name) in accused}
 
     def trained(self, report: TrainReport) -> "StoredBatch":
         """The batch without the stand-ins that were not needed. They may be drawn again."""
@@ -89,7 +112,9 @@ class StoredBatch:
             if group.id not in gone
         )
         return replace(
-            self, request=replace(self.request, groups=kept), peers={group.id: self.peers[group.id] for group in kept}
+            self,
+            request=replace(self.request, groups=kept),
+            members={group.id: self.members[group.id] for group in kept},
         )
 
     def without_restart(self) -> "StoredBatch":
@@ -135,16 +160,18 @@ class BatchLog:
     def store(self, batch: StoredBatch) -> None:
         """Store a batch under its step, in place of the one that is there."""
         self._database.execute(
-            "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)",
-            *(batch.request.step, json.dumps(to_object(batch.request)), json.dumps(batch.peers), batch.failures),
+            "INSERT OR REPLACE INTO batches (step, batch, failures) VALUES (?, ?, ?)",
+            *(batch.request.step, json.dumps(_without_texts(batch)), batch.failures),
         )
 
     def killed_learner(self, step: int) -> None:
         """The batch of a step killed the learner once more."""
         self._database.execute("UPDATE batches SET failures = failures + 1 WHERE step = ?", step)
 
-    def checkpoint_written(self, step: int) -> None:
-        """Drop what neither this checkpoint nor the one before could still need."""
+    def checkpoint_written(self, step: int) -> int:
+        """Drop what neither this checkpoint nor the one before could still need. Returns the last step whose batch is
+        dropped.
+        """
         with self._database.transaction():
             self._database.execute("INSERT OR IGNORE INTO checkpoints VALUES (?)", step)
             newest = self._database.rows("SELECT step FROM checkpoints ORDER BY step DESC LIMIT 2")
@@ -152,6 +179,7 @@ class BatchLog:
             self._database.execute("DELETE FROM batches WHERE step <= ?", before)
             self._database.execute("DELETE FROM counted WHERE step <= ?", before)
             self._database.execute("DELETE FROM checkpoints WHERE step < ?", before)
+        return int(before)
 
     def checkpoints_lost(self, first: int, last: int | None = None) -> None:
         """The learner no longer has the checkpoints of these steps; of all after `first` where `last` is None."""
@@ -166,6 +194,10 @@ class BatchLog:
         usable = [step for step in known if self.stored_after(step) == end - step]
         return max((step for step in usable if step < first), default=min(usable, default=None))
 
+    def numbers(self, accused: Accused) -> list[int]:
+        """The numbers of accused groups in the book."""
+        return [batch.members[name].number for batch in self.batches() for name in batch.accused(accused)]
+
     def leave_out(self, accused: Accused, *, restored: int) -> None:
         """Remove accused groups from the batches after a step that was restored, and what these batches counted. A
         replay does not start from best weights of later steps, which may hold the accused groups.
@@ -175,7 +207,7 @@ class BatchLog:
                 kept = batch.without(accused)
                 if (batch.request.restart or 0) > restored:
                     kept = kept.without_restart()
-                if len(kept.peers) < len(batch.peers) or kept.request.restart != batch.request.restart:
+                if len(kept.members) < len(batch.members) or kept.request.restart != batch.request.restart:
                     self.store(kept)
             self._uncount(restored)
 
@@ -184,7 +216,7 @@ class BatchLog:
         step = batch.request.step
         counts: dict[str, tuple[int, int, float]] = {}
         for group in batch.request.groups:
-            peer, trained = batch.peers[group.id], report.groups[group.id]
+            peer, trained = batch.members[group.id].peer, report.groups[group.id]
             groups, tokens, advantage = counts.get(peer, (0, 0, 0.0))
             advantage += positive_advantage(group, trained)
             counts[peer] = (groups + (trained.tokens > 0), tokens + trained.tokens, advantage)
@@ -240,28 +272,64 @@ def positive_advantage(group: TrainGroup, trained: GroupReport) -> float:
 
 def stored_batch(database: Database, step: int) -> StoredBatch | None:
     """The batch of a step, or None where it is gone. Raises LocalError where it cannot be read."""
-    row = database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)
+    row = database.row("SELECT batch, failures FROM batches WHERE step = ?", step)
     if row is None:
         return None
     with database.decoding():
-        return _batch(*row)
+        return _with_texts(database, json.loads(row[0]), row[1])
 
 
-def _batch(request_json: str, peers_json: str, failures: int) -> StoredBatch:
+def _without_texts(batch: StoredBatch) -> dict[str, Any]:
+    """The request as JSON, with the member in place of the texts of each group, and with each set of worked examples
+    once.
+    """
+    body = to_object(batch.request)
+    examples: list[Any] = []
+    for group in body["groups"]:
+        if group["examples"] not in examples:
+            examples.append(group["examples"])
+        group["examples"] = examples.index(group["examples"])
+        group["masked_spans"] = [each["silent"] for each in group.pop("completions")]
+        group["member"] = to_object(batch.members[group["id"]])
+        del group["prompt"], group["rewards"]
+    return {**body, "examples": examples}
+
+
+def _with_texts(database: Database, body: dict[str, Any], failures: int) -> StoredBatch:
     """Raises an error of `Database.decoding`."""
-    body, peers = json.loads(request_json), json.loads(peers_json)
+    members: dict[str, Member] = {}
+    examples = body.pop("examples")
+    for group in body["groups"]:
+        member = members[group["id"]] = from_json(Member, group.pop("member"))
+        entry = book.by_number(database, member.number)
+        if entry is None:
+            raise ValueError(f"the book lacks group {member.number} of a stored batch")
+        # A replayed group has its correct completions alone.
+        kept = [number for number, reward in enumerate(entry.rewards) if reward or group["source"] != "replay"]
+        texts = zip(kept, group.pop("masked_spans"), strict=True)
+        group["completions"] = [{**to_json(entry.completions[number]), "silent": spans} for number, spans in texts]
+        group |= {"prompt": entry.prompt, "rewards": [entry.rewards[number] for number in kept]}
+        group["examples"] = examples[group["examples"]]
     try:
-        request = from_json(TrainRequest, body)
+        return StoredBatch(from_json(TrainRequest, body), members, failures)
     except RequestError as error:
         raise ValueError(error) from error
-    return StoredBatch(request, {group.id: str(peers[group.id]) for group in request.groups}, failures)
 
 
 def from_local(group: LocalGroup, k: int, examples: Examples = NO_EXAMPLES, source: Source = "local") -> TrainGroup:
     """What the learner is told of an own group; `k` as in `local_id`."""
     name = local_id(k, source)
     shown = examples.prompt(group.dataset, group.prompt).examples
-    return TrainGroup(source, group.prompt, 1.0, group.advantages, group.completions, name, shown, group.rewards)
+    return TrainGroup(
+        source=source,
+        prompt=group.prompt,
+        weight=1.0,
+        advantages=group.advantages,
+        completions=group.completions,
+        id=name,
+        examples=shown,
+        rewards=group.rewards,
+    )
 
 
 def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> TrainGroup:
@@ -273,14 +341,14 @@ def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> 
     )
     group = weighted.group
     return TrainGroup(
-        "external",
-        group.prompt,
-        weighted.weight,
-        weighted.advantages,
-        completions,
-        external_id(group),
-        examples.prompt(group.dataset, group.prompt).examples,
-        group.rewards,
-        external_id(weighted.stands_in) if weighted.stands_in else "",
-        weighted.bounds,
+        source="external",
+        prompt=group.prompt,
+        weight=weighted.weight,
+        advantages=weighted.advantages,
+        completions=completions,
+        id=external_id(group),
+        examples=examples.prompt(group.dataset, group.prompt).examples,
+        rewards=group.rewards,
+        stands_in=external_id(weighted.stands_in) if weighted.stands_in else "",
+        bounds=weighted.bounds,
     )

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.record import is_cut, is_over_bytes
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
 from sapo_node.groups.task_name import task_name
-from sapo_node.groups.types import is_cut, is_over_bytes
 from sapo_node.training.policy import Policy
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sapo_node.groups.types import LocalGroup
+from sapo_node.groups.record import LocalGroup
 
 KEPT = 32
 """Groups that wait to be replayed, the newest ones. A restart forgets them."""

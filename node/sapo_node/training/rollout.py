@@ -11,8 +11,8 @@ from typing import Protocol
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt
+from sapo_node.groups.record import LocalGroup
 from sapo_node.groups.task_name import task_name
-from sapo_node.groups.types import LocalGroup
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
 from sapo_node.verification.sandbox.messages import ScoreRequest
@@ -119,11 +119,22 @@ class Contribution:
             ScoreRequest(*spec, tuple(each.text for each in group)) for spec, group in zip(specs, groups, strict=True)
         ]
         local = []
-        for name, group, scored in zip(names, groups, await self._scorer.score(requests), strict=True):
+        scores = await self._scorer.score(requests)
+        for k, (name, group, scored) in enumerate(zip(names, groups, scores, strict=True)):
             if scored is None:
                 raise RoundFailed(f"this node's own answers to {name} could not be scored; its log names the cause")
             local.append(
-                LocalGroup(name, scored.prompt, scored.digest, group, scored.rewards, advantages(scored.rewards))
+                LocalGroup(
+                    dataset=name,
+                    prompt=scored.prompt,
+                    digest=scored.digest,
+                    completions=group,
+                    rewards=scored.rewards,
+                    advantages=advantages(scored.rewards),
+                    epoch=slot.epoch,
+                    counter=slot.counter,
+                    k=k,
+                )
             )
         return local
 

@@ -1,4 +1,4 @@
-"""One round of one node: Algorithm 1 of SAPO (arXiv 2509.08721, section 3), with nothing of a peer's believed.
+"""One round of one node: Algorithm 1 of SAPO (arXiv 2509.08721, section 3); no claim of a peer is trusted.
 
 assign -> generate -> share -> take in and verify -> sample self (I) and external (J) -> train
 """
@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from sapo_node.groups.book import Book
 from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainGroup, TrainReport, reason_of
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, NotDrawn, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
-from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.sampling.mix import Costs
-from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
+from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.counters import Slot
-from sapo_node.training.batch_log import external_id, local_id
+from sapo_node.training.batch_log import external_id
 from sapo_node.training.replay import Replay
 from sapo_node.training.rollout import Contribution
 from sapo_node.training.trainer import Trainer
@@ -64,10 +64,6 @@ class RoundReport:
     """Local groups of earlier rounds in the batch."""
 
 
-NOTHING_LEFT = "every token masked"
-"""Why nothing of a group was trained on whose correct completions hold masked phrases and nothing else."""
-
-
 _OF_TEXTS = frozenset({Refusal.TOO_LONG, Refusal.SPECIAL})
 
 
@@ -107,48 +103,20 @@ class TrainedGroup:
         sizes = {number: 1 + group.lengths[number] for number, reward in enumerate(group.rewards) if reward}
         return 1 - sum(sizes.get(number, 0) for number in denied) / sum(sizes.values()) if sizes else None
 
-    @property
-    def left_out(self) -> str:
-        """Why no token of the group was trained on; empty where one was."""
-        return left_out(self.report, self.rejected)
 
-
-def left_out(report: GroupReport, rejected: Mapping[int, FilterName]) -> str:
-    """Why no token of a group was trained on whose completions these filters `rejected`; empty where one was."""
-    if report.tokens:
-        return ""
-    if report.refused:
-        return report.refused
-    filters = Counter(rejected.values()).most_common(1)
-    return reason_of(filters[0][0]) if filters else NOTHING_LEFT
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What one round trained on and what it did not, for whoever keeps a journal."""
-
-    epoch: int
-    counter: int
-    step: int
-    local: Sequence[LocalGroup]
-    local_refused: Mapping[int, Refusal]
-    """By number in `local`, why nothing of the group was trained on."""
-    external: Sequence[TrainedGroup]
-    stopped: Sequence[tuple[VerifiedGroup, FilterName]]
-    """Of which a filter left nothing."""
-    not_drawn: Sequence[tuple[VerifiedGroup, NotDrawn]]
-    """On offer, and not drawn this time."""
-
-    @property
-    def filtered(self) -> Counter[FilterName]:
-        """Correct completions of external groups that a filter rejected or masked in part, by filter."""
-        found: Counter[FilterName] = Counter(name for each in self.external for name in each.rejected.values())
-        for group, name in self.stopped:
-            found[name] += sum(group.rewards)
-        for each in self.external:
-            rewards = each.weighted.group.rewards
-            found["n-gram"] += sum(bool(s) and r for s, r in zip(each.weighted.silent, rewards, strict=False))
-        return +found
+def _filtered(
+    trained: Sequence[TrainedGroup], stopped: Sequence[tuple[VerifiedGroup, FilterName]]
+) -> Counter[FilterName]:
+    """Correct completions of external groups that a filter rejected or masked in part, by filter. Of the `stopped`
+    groups it left nothing.
+    """
+    found: Counter[FilterName] = Counter(name for each in trained for name in each.rejected.values())
+    for group, name in stopped:
+        found[name] += sum(group.rewards)
+    for each in trained:
+        rewards = each.weighted.group.rewards
+        found["n-gram"] += sum(bool(s) and r for s, r in zip(each.weighted.silent, rewards, strict=False))
+    return +found
 
 
 class _Stopwatch:
@@ -178,31 +146,26 @@ class Rounds:
         *,
         contribution: Contribution,
         scheduler: VerificationScheduler,
-        pool: Pool,
+        book: Book,
         external: ExternalSampler,
         trainer: Trainer,
         replay: Replay | None = None,
         held_out: Collection[str] = (),
         now: Callable[[], float],
         on_phase: Callable[[Phase | None], None] = lambda _: None,
-        on_chosen: Callable[[Choices], None] = lambda _: None,
     ) -> None:
         """Without `replay` no group is replayed. Local groups with a prompt of `held_out` are shared, and not trained
-        on. `now` gives the Unix time.
-
-        `on_phase` is called with each phase as it begins, and with None as it ends.
-        `on_chosen` is called with what the round trained on.
+        on. `now` gives the Unix time. `on_phase` is called with each phase as it begins, and with None as it ends.
         """
         self._contribution = contribution
         self._scheduler = scheduler
-        self._pool = pool
+        self._book = book
         self._external = external
         self._trainer = trainer
         self._replay = replay
         self._held_out = held_out
         self._now = now
         self._on_phase = on_phase
-        self._on_chosen = on_chosen
 
     async def play(self, slot: Slot, *, share: bool) -> RoundReport:
         """Play the round of a reserved counter; `share` is False while this node only listens."""
@@ -216,8 +179,9 @@ class Rounds:
         local = [_untaught(group) if group.prompt in self._held_out else group for group in local]
         with watch.phase("verify"):
             await self._scheduler.verify_pending(self._external.wanted)
-            choice = await self._external.choose(self._pool.groups(), epoch=slot.epoch)
-            self._pool.remove(group.place for group, _ in choice.stopped)
+            choice = await self._external.choose(self._book.offered(), epoch=slot.epoch)
+            for group, filter_name in choice.stopped:
+                self._book.leave_out(group, reason_of(filter_name))
         with watch.phase("train"):
             replayed = self._replay.beside(local) if self._replay else []
             training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins], replayed)
@@ -227,11 +191,7 @@ class Rounds:
         taught = [(each.weighted.group, each.taught) for each in trained if each.report.tokens]
         judged = [(each.weighted.group.peer, part) for each in trained if (part := each.accepted) is not None]
         alarm = await self._external.observe(local, choice, taught, costs, judged)
-        reports = {k: training.groups[local_id(k)] for k in range(len(local))}
-        refused = {k: report.refused for k, report in reports.items() if report.refused}
-        not_drawn = [*choice.not_drawn, *((group, NotDrawn.ENOUGH) for group in spared)]
-        choices = Choices(slot.epoch, slot.counter, training.step, local, refused, trained, choice.stopped, not_drawn)
-        self._on_chosen(choices)
+        self._book.pass_over([*choice.not_drawn, *((group, NotDrawn.ENOUGH) for group in spared)])
         if alarm and alarm.takes_back:
             await self._take_back(alarm)
         # Not before: a crash between the two must not leave a state that has raised its alarm, and no step taken back.
@@ -254,7 +214,7 @@ class Rounds:
             drawn=len(trained),
             strangers_share=self._external.strangers_share,
             rate_scale=health.rate_scale,
-            filtered=choices.filtered,
+            filtered=_filtered(trained, choice.stopped),
             replayed=len(replayed),
             seconds=watch.seconds,
             training=training,

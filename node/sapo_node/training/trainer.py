@@ -10,46 +10,51 @@ The same replay takes steps back: from a checkpoint before the first accused gro
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import trio
 
+from sapo_node.groups.book import Book
 from sapo_node.groups.messages import (
     ExternalObjective,
+    FilterName,
     GroupReport,
     Refusal,
     RequestError,
     TrainGroup,
     TrainReport,
     TrainRequest,
+    reason_of,
 )
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.record import LOCAL, LocalGroup, Outcome
 from sapo_node.groups.stats import Interval
-from sapo_node.groups.types import LocalGroup
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database, StateError
 from sapo_node.training.batch_log import (
-    LOCAL,
     BatchLog,
+    Member,
     StoredBatch,
     external_id,
     from_external,
     from_local,
-    place_of,
+    local_id,
     stored_batch,
 )
 from sapo_node.training.health import Health
 from sapo_node.training.policy import Policy
-from sapo_node.training.take_back import Accused, TakeBacks, TakenBack
+from sapo_node.training.take_back import TAKEN_BACK, TakeBacks, TakenBack
 from sapo_protocol import LocalError
 
 logger = logging.getLogger(__name__)
 
 _ALL_REFUSED = GroupReport(refused=Refusal.KILLED_LEARNER)
 
+NOTHING_LEFT = "every token masked"
+"""Why nothing of a group was trained on whose correct completions hold masked phrases and nothing else."""
 MAX_FAILURES = 10
 """A batch that ended the learner this often is given up, and so is a restore: neither may stop the node for ever."""
 MAX_MISSING = 1_000_000
@@ -62,31 +67,24 @@ class Trainer:
     def __init__(
         self,
         database: Database,
-        pool: Pool,
+        book: Book,
         policy: Policy,
         *,
         objective: ExternalObjective,
         checkpoint_every: int,
         now: Callable[[], float] = time.time,
-        on_taken_back: Callable[[TakenBack, Accused], None] = lambda _, __: None,
-        on_replayed: Callable[[StoredBatch, TrainReport], None] = lambda _, __: None,
         examples: Examples = NO_EXAMPLES,
         asked: str = "",
     ) -> None:
-        """`now` gives the Unix time. `on_taken_back` is called in the transaction that removes groups from the stored
-        batches, with the steps and ids of these groups. `on_replayed` is called with each batch that was read from the
-        log and trained on, and with what was trained. `asked` is that of `Health`.
-        """
+        """`now` gives the Unix time. `asked` is that of `Health`."""
         self._objective: ExternalObjective = objective
         self._database = database
         self._log = BatchLog(database)
         self._take_backs = TakeBacks(database)
-        self._pool = pool
+        self._book = book
         self._policy = policy
         self._checkpoint_every = checkpoint_every
         self._now = now
-        self._on_taken_back = on_taken_back
-        self._on_replayed = on_replayed
         self._examples = examples
         self.health = Health(database, now, asked)
 
@@ -111,7 +109,9 @@ class Trainer:
 
     async def checkpoint(self) -> None:
         """Write the weights, and drop the batches that neither this checkpoint nor the one before could still need."""
-        self._log.checkpoint_written(await self._policy.checkpoint())
+        step = await self._policy.checkpoint()
+        with self._database.transaction():
+            self._book.release(self._log.checkpoint_written(step))
 
     async def evaluated(self, step: int, held_out: Interval) -> None:
         """Take in an evaluation of the averaged weights after a step, and keep them if they are the best so far. Raises
@@ -149,8 +149,8 @@ class Trainer:
             for group in batch.request.groups:
                 # To ask of long texts takes seconds, so other tasks run between two groups.
                 await trio.lowlevel.checkpoint()
-                if group.source == "external" and accused(group, batch.peers[group.id]):
-                    found[batch.request.step, group.id] = batch.peers[group.id]
+                if group.source == "external" and accused(group, batch.members[group.id].peer):
+                    found[batch.request.step, group.id] = batch.members[group.id].peer
         if not found:
             return None
         end = self.stored_step
@@ -175,15 +175,21 @@ class Trainer:
             *(from_local(group, k, self._examples, "replay") for k, group in enumerate(replayed)),
             *(from_external(weighted, self._examples) for weighted in external),
         ]
-        peers = dict.fromkeys((group.id for group in groups), LOCAL)
-        peers |= {external_id(weighted.group): weighted.group.peer for weighted in external}
         step = self.stored_step + 1
-        # Durably: a checkpoint of this step must not survive a power cut that brings its groups back into the pool.
+        # Durably: a checkpoint of this step must not survive a power cut that brings its groups back on offer.
         with self._database.transaction(durable=True):
             scale, restart = self.health.rate_scale, self.health.take_restart()
-            batch = StoredBatch(TrainRequest(step, tuple(groups), self._objective, scale, restart), peers)
+            request = TrainRequest(
+                step=step, groups=tuple(groups), objective=self._objective, rate_scale=scale, restart=restart
+            )
+            members = {local_id(k): Member(self._book.enter(step, group), LOCAL) for k, group in enumerate(local)}
+            for k, group in enumerate(replayed):
+                members[local_id(k, "replay")] = Member(self._book.enter_again(step, group), LOCAL)
+            for each in external:
+                number = self._book.commit(step, each.group, stands_in=each.stands_in is not None)
+                members[external_id(each.group)] = Member(number, each.group.peer, each.stopped)
+            batch = StoredBatch(request, members)
             self._log.store(batch)
-            self._pool.remove(weighted.group.place for weighted in external if not weighted.stands_in)
         return batch
 
     async def _take_out(self, taken: TakenBack) -> bool:
@@ -197,10 +203,11 @@ class Trainer:
                 self._log.checkpoints_lost(taken.restored, taken.restored)
                 logger.warning("%s", self._take_backs.failed(taken, failure))
             else:
+                numbers = self._log.numbers(accused)
                 self._log.leave_out(accused, restored=taken.restored)
                 self.health.forget_after(taken.restored)
                 self._take_backs.restored(taken)
-                self._on_taken_back(taken, accused)
+                self._book.take_back(numbers, taken.why, counted=TAKEN_BACK)
         return not failure
 
     async def _restore(self, step: int) -> str:
@@ -260,27 +267,52 @@ class Trainer:
                 continue
             if given_up:
                 logger.error("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
-                refused = dict.fromkeys(batch.peers, _ALL_REFUSED)
+                refused = dict.fromkeys(batch.members, _ALL_REFUSED)
                 report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
-            trained = self._trained(batch, report)
-            if not fresh:
-                self._on_replayed(trained, report)
+            self._trained(batch, report)
         return report
 
     def _stored(self, step: int) -> StoredBatch:
         """The stored batch of a step, or an empty one where it is gone."""
         return stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {})
 
-    def _trained(self, batch: StoredBatch, report: TrainReport) -> StoredBatch:
-        """Count a batch. Of its stand-ins, those that were needed leave the pool, and the others leave the batch, which
-        is returned.
+    def _trained(self, batch: StoredBatch, report: TrainReport) -> None:
+        """Count a batch, and enter in the book what became of its groups. The stand-ins that were not needed leave the
+        batch.
         """
         trained = batch.trained(report)
-        # Durably: a checkpoint of this step must not survive a power cut that brings a stand-in back into the pool.
-        with self._database.transaction(durable=len(batch.request.placed) < len(batch.peers)):
+        step = batch.request.step
+        # Durably: a checkpoint of this step must not survive a power cut that brings a stand-in back on offer.
+        with self._database.transaction(durable=len(batch.request.placed) < len(batch.members)):
             self._log.count(trained, report)
-            if len(trained.peers) < len(batch.peers):
+            if len(trained.members) < len(batch.members):
                 self._log.store(trained)
-            stood_in = (place_of(group.id) for group in trained.request.groups if group.stands_in)
-            self._pool.remove(place for place in stood_in if place)
-        return trained
+            for group in trained.request.groups:
+                if group.source != "replay":
+                    member, became = trained.members[group.id], report.groups[group.id]
+                    rejected = {**member.rejected, **became.rejected}
+                    why = _left_out(became, rejected) if group.source == "external" else became.refused or ""
+                    self._book.report(step, member.number, why, _outcome(group, became, rejected))
+
+
+def _left_out(report: GroupReport, rejected: Mapping[int, FilterName]) -> str:
+    """Why no token of a group was trained on whose completions these filters `rejected`; empty where one was."""
+    if report.tokens:
+        return ""
+    if report.refused:
+        return report.refused
+    filters = Counter(rejected.values()).most_common(1)
+    return reason_of(filters[0][0]) if filters else NOTHING_LEFT
+
+
+def _outcome(group: TrainGroup, report: GroupReport, rejected: Mapping[int, FilterName]) -> Outcome:
+    spans = tuple(each.silent for each in group.completions)
+    return Outcome(
+        weight=group.weight,
+        advantages=group.advantages,
+        masked_spans=spans if any(spans) else (),
+        rejected=rejected,
+        untrained=report.untrained,
+        tokens=report.tokens,
+        masked=report.masked,
+    )

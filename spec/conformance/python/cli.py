@@ -19,7 +19,8 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.ingest.pending import PendingQueue
+from sapo_node.groups.book import Book
+from sapo_node.groups.record import Unusable
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ignored, Ingest, ReplayWindow
 from sapo_node.net.interface import Verdict
@@ -33,7 +34,7 @@ from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import Scored
 from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
-from sapo_node.verification.verifier import Unusable, compare, request_for
+from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
     Body,
     GetRequest,
@@ -123,7 +124,7 @@ def validator_at(manifest: Manifest, now: float = 0.0) -> Ingest:
         ledger=ledger,
         equivocation_handler=EquivocationHandler(ledger),
         window=ReplayWindow(database, manifest),
-        pending_queue=PendingQueue(database, manifest, rng=rng),
+        book=Book(database, manifest, rng=rng),
         message_store=MessageStore(manifest),
         on_fatal=_stop,
     )

@@ -31,7 +31,7 @@ from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import FILTERS, LearnerOptions, Sampled, TrainRequest, reason_of
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import VerifiedGroup
 from sapo_node.ingest.validator import Ignored
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
@@ -116,10 +116,10 @@ def verifier_of(undefended, node):
 
 
 async def takes(undefended, data, author=AUTHOR):
-    """Whether any group of a message comes to the pool."""
+    """Whether any group of a message comes to the book."""
     node = validator(undefended, trusted=(author.peer,))
     await node.verdict(data)
-    rollout = node.pending_queue.draw(node.ledger.tier(author.peer))
+    rollout = node.book.draw(node.ledger.tier(author.peer))
     verifier = verifier_of(undefended, node)
     return rollout is not None and bool(await verifier.verify(rollout))
 
@@ -330,7 +330,7 @@ async def carrier_is_blamed(undefended):
     if isinstance(verifier, BlamesCarriers):
         [channel] = verifier.noting({"rollouts": channel}).values()
     await channel.handle(SENDER, means.message(AUTHOR, EPOCH, 0, [means.lie(AUTHOR, EPOCH, 0, 0)]))
-    await verifier.verify(node.pending_queue.draw(Tier.STRANGER))
+    await verifier.verify(node.book.draw(Tier.STRANGER))
     return bool(node.ledger.offences(SENDER)) and not node.ledger.offences(AUTHOR.peer)
 
 
@@ -342,9 +342,9 @@ async def crowded_link_has_most_turns(undefended):
         await node.verdict(message(key(number)), links[key(number).peer])
     turns = Counter()
     for _ in range(100):
-        drawn = node.pending_queue.draw(Tier.STRANGER)
+        drawn = node.book.draw(Tier.STRANGER)
         link = links[peer_id(drawn.opened.issuer)]
-        node.pending_queue.put(drawn, link=link, tier=Tier.STRANGER)
+        node.book.put(drawn, link=link, tier=Tier.STRANGER)
         turns[link] += 1
     return turns["alone"] < 25
 
@@ -352,7 +352,7 @@ async def crowded_link_has_most_turns(undefended):
 async def large_rollout_has_one_turn(undefended):
     node = validator(undefended)
     await node.verdict(message(AUTHOR, groups=16))
-    return all(node.pending_queue.draw(Tier.STRANGER).bodies)
+    return all(node.book.draw(Tier.STRANGER).bodies)
 
 
 async def strangers_evict_a_friend(undefended):
@@ -360,7 +360,7 @@ async def strangers_evict_a_friend(undefended):
     node = validator(small, trusted=(AUTHOR.peer,))
     for number in range(1, 18):
         await node.verdict(message(key(number)), f"link {number}")
-    drawn = [node.pending_queue.draw(tier) for tier in (Tier.FRIEND, *[Tier.STRANGER] * 4)]
+    drawn = [node.book.draw(tier) for tier in (Tier.FRIEND, *[Tier.STRANGER] * 4)]
     return AUTHOR.issuer not in {each.opened.issuer for each in drawn if each}
 
 
@@ -375,7 +375,7 @@ async def one_peer_fills_the_inbox(undefended):
     node = validator(undefended)
     for counter in range(constants.PENDING_PER_PEER + 5):
         await node.verdict(message(counter=counter))
-    return len(node.pending_queue) > constants.PENDING_PER_PEER
+    return len(node.book) > constants.PENDING_PER_PEER
 
 
 async def untrusted_advances_as_it_likes(undefended):

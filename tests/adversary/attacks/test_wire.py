@@ -24,10 +24,10 @@ from sapo_adversary.attacks.tag_bomb import TAGGED
 from sapo_adversary.attacks.twin import twins
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.state import SCHEMA
+from sapo_node.groups.record import Unusable
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import PeerState, Tier
-from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
 from validator_parts import ValidatorParts
 
@@ -66,7 +66,7 @@ async def verified_or_unusable(case, number):
     reasons = set(node.refused())
     if verdict is Verdict.ACCEPT:
         verifier = KeepsZeroAdvantage(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger)
-        await verifier.verify(node.pending_queue.draw(Tier.FRIEND))
+        await verifier.verify(node.book.draw(Tier.FRIEND))
         reasons = set(verifier.unusable) & {Unusable.MALFORMED_BODY}
     return verdict, reasons
 
@@ -100,7 +100,7 @@ async def test_of_a_rollout_and_its_twins_one_is_kept():
     node = validator()
     messages = [packet.data for packet in packets("twin", heartbeats=9)]
     verdicts = [await node.verdict(message) for message in messages]
-    assert verdicts.count(Verdict.ACCEPT) == len(node.pending_queue) == 1
+    assert verdicts.count(Verdict.ACCEPT) == len(node.book) == 1
     assert node.refused() == {Layer.HEADER: len(messages) - 1}
     assert len(set(messages)) == 9
 
@@ -138,7 +138,7 @@ async def test_no_bomb_ever_reaches_the_library(name, options, monkeypatch):
         verdict = await node.verdict(message)
         if verdict is Verdict.ACCEPT:
             verifier = KeepsZeroAdvantage(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger)
-            assert await verifier.verify(node.pending_queue.draw(node.ledger.tier(author.peer))) == []
+            assert await verifier.verify(node.book.draw(node.ledger.tier(author.peer))) == []
             assert verifier.unusable == {Unusable.MALFORMED_BODY: band.groups}
         else:
             assert set(node.refused()) <= {Layer.HEADER, Layer.SIZE}

@@ -1,4 +1,4 @@
-"""Whole swarms on virtual time: the node's real ingest, ledger, verification, pool, sampler and rounds."""
+"""Whole swarms on virtual time: the node's real ingest, ledger, verification, book, sampler and rounds."""
 
 import hashlib
 import json
@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from books import offer
 from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.scoring import SharedScorer
@@ -21,19 +22,17 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.app.trained_model import remember
+from sapo_node.groups.book import MAX_GROUPS, MAX_PER_PEER, newest
 from sapo_node.groups.messages import FILTERS, GroupReport, Ready, Refusal, RequestError
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import NotDrawn, State, Unusable, VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
-from sapo_node.observability.journal import Fate, Journal
 from sapo_node.observability.overview import overview
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.buffer import MAX_GROUPS, MAX_PER_PEER
 from sapo_node.sampling.filters.length import KEPT
 from sapo_node.sampling.pass_rates import FORGETTING
-from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
@@ -41,7 +40,6 @@ from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import trained_per_peer
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, Decision, decide
-from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Completion, Finish, epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle, trained_groups
 
@@ -69,7 +67,6 @@ class Peer:
         luck=None,
         scorer=KnowingScorer,
         policy=Oracle,
-        journal=False,
         database=None,
         **settings,
     ):
@@ -87,7 +84,6 @@ class Peer:
             scorer=scorer(self.policy.answers),
             policy=self.policy,
             on_fatal=self._stop,
-            journal=Journal(self.database) if journal else None,
         )
         self.network = hub.join(
             self.node.peer_id,
@@ -165,13 +161,13 @@ async def test_a_node_alone_just_learns_alone(fast, autojump_clock):
 
 
 @pytest.mark.slow
-async def test_the_journal_names_every_group_that_was_trained_on(fast, autojump_clock):
+async def test_the_book_names_every_group_that_was_trained_on(fast, autojump_clock):
     hub = MemoryHub()
-    peers = [Peer(number, fast, hub, journal=number == 1) for number in range(1, 4)]
+    peers = [Peer(number, fast, hub) for number in range(1, 4)]
     await play(peers, 60)
-    entries = Journal(peers[0].database).groups(10_000)
-    assert sum(each.fate is Fate.TRAINED for each in entries) == sum(peers[0].external) > 0
-    assert sum(each.fate is Fate.OWN for each in entries) == 60 * 4
+    entries = newest(peers[0].database, 10_000)
+    assert sum(each.state is State.TRAINED for each in entries) == sum(peers[0].external) > 0
+    assert sum(each.state is State.OWN for each in entries) == 60 * 4
 
 
 class Fragile(Oracle):
@@ -185,14 +181,14 @@ class Fragile(Oracle):
 
 async def test_a_text_that_always_kills_the_learner_costs_the_node_that_batch_alone(fast, autojump_clock):
     hub = MemoryHub()
-    peers = [Peer(1, fast, hub, journal=True, policy=Fragile), Peer(2, fast, hub), Peer(3, fast, hub)]
+    peers = [Peer(1, fast, hub, policy=Fragile), Peer(2, fast, hub), Peer(3, fast, hub)]
     await play(peers, 12)
     assert len(peers[0].reports) == 12
     given_up = [report for report in peers[0].reports if report.drawn]
     assert given_up
     assert {(report.external, report.training.local_tokens) for report in given_up} == {(0, 0)}
-    killers = [each for each in Journal(peers[0].database).groups(10_000) if each.why == Refusal.KILLED_LEARNER]
-    assert {each.fate for each in killers} == {Fate.OWN, Fate.LEFT_OUT}
+    killers = [each for each in newest(peers[0].database, 10_000) if each.why == Refusal.KILLED_LEARNER]
+    assert {each.state for each in killers} == {State.OWN, State.LEFT_OUT}
     assert len(killers) == sum(report.local + report.drawn for report in given_up)
 
 
@@ -209,7 +205,7 @@ async def test_what_filters_stop_and_what_grows_too_old_is_counted_as_left_out_o
     await play(peers, 20)
     node, counts = peers[0].node, peers[0].node.history.counts()
     assert counts["equation filter"] > 0
-    node.pool.add([replace(VERIFIED, epoch=10, counter=counter) for counter in range(3)])
+    offer(node.book, [replace(VERIFIED, epoch=10, counter=counter) for counter in range(3)])
     node.epochs.enter(node.counters.epoch(node.swarm.clock.now()) + 1_000)
     node.tally.count()
     too_old = node.history.counts()
@@ -220,41 +216,39 @@ async def test_what_filters_stop_and_what_grows_too_old_is_counted_as_left_out_o
 
 
 def leaves_undrawn(manifest, leaves):
-    """What the journal, and the counts, say of a group when others that arrived later have left the pool."""
-    peer = Peer(1, manifest, MemoryHub(), journal=True)
-    journal = Journal(peer.database)
-    journal._write(VERIFIED.place, "ab", Fate.WAITS, facts={})
-    peer.node.pool.add([VERIFIED])
+    """What the book, and the counts, say of a group that is on offer no more."""
+    peer = Peer(1, manifest, MemoryHub())
+    offer(peer.node.book, [VERIFIED])
     leaves(peer.node)
     peer.node.tally.count()
-    [entry] = journal.groups(1)
+    [entry] = [each for each in newest(peer.database, 10_000) if each.key == VERIFIED.key]
     counts = peer.node.history.counts()
-    return entry.fate, entry.why, counts.get(entry.why)
+    return entry.state, entry.why, counts.get(entry.why)
 
 
-async def test_a_group_that_grows_too_old_in_the_pool_is_left_out(fast):
+async def test_a_group_that_grows_too_old_on_offer_is_left_out(fast):
     told = leaves_undrawn(fast, lambda node: node.epochs.enter(1_000))
-    assert told == (Fate.LEFT_OUT, NotDrawn.TOO_OLD, 1)
+    assert told == (State.LEFT_OUT, NotDrawn.TOO_OLD, 1)
 
 
 async def test_a_group_that_makes_room_for_newer_ones_of_its_peer_is_left_out(fast):
     newer = [replace(VERIFIED, counter=counter) for counter in range(1, MAX_PER_PEER + 1)]
-    told = leaves_undrawn(fast, lambda node: node.pool.add(newer))
-    assert told == (Fate.LEFT_OUT, NotDrawn.MADE_ROOM, 1)
+    told = leaves_undrawn(fast, lambda node: offer(node.book, newer))
+    assert told == (State.LEFT_OUT, NotDrawn.MADE_ROOM, 1)
 
 
 async def test_a_group_that_makes_room_for_those_of_other_peers_is_left_out(fast):
     newer = [replace(VERIFIED, peer=f"peer {number}") for number in range(MAX_GROUPS)]
-    told = leaves_undrawn(fast, lambda node: node.pool.add(newer))
-    assert told == (Fate.LEFT_OUT, NotDrawn.MADE_ROOM, 1)
+    told = leaves_undrawn(fast, lambda node: offer(node.book, newer))
+    assert told == (State.LEFT_OUT, NotDrawn.MADE_ROOM, 1)
 
 
 async def test_a_group_whose_peer_was_banned_while_the_node_was_stopped_is_left_out(fast):
     def banned(node):
         decide(node.database, Decision(VERIFIED.peer, PeerState.BANNED, COMMAND))
-        Peer(1, fast, MemoryHub(), journal=True, database=node.database).node.tally.count()
+        Peer(1, fast, MemoryHub(), database=node.database).node.tally.count()
 
-    assert leaves_undrawn(fast, banned) == (Fate.LEFT_OUT, NotDrawn.BANNED, 1)
+    assert leaves_undrawn(fast, banned) == (State.LEFT_OUT, NotDrawn.BANNED, 1)
 
 
 async def test_a_node_that_starts_again_goes_on_with_what_its_filters_and_its_ratio_knew(fast, autojump_clock):
@@ -295,19 +289,10 @@ async def test_the_ratio_learns_what_a_group_of_each_kind_takes(fast, autojump_c
 async def test_no_group_is_trained_on_twice(fast, autojump_clock):
     hub = MemoryHub(quality=LinkQuality(loss=0.1))
     peers = [Peer(number, fast, hub, filters=()) for number in range(1, 4)]
-    handed_out = []
-    pool = peers[0].node.pool
-    remove = pool.remove
-
-    def record(places):
-        places = list(places)
-        handed_out.extend(places)
-        remove(places)
-
-    pool.remove = record
     await play(peers, 90)
-    assert len(handed_out) == sum(peers[0].external) > 50
-    assert len(set(handed_out)) == len(handed_out)
+    trained = [group.id for _, groups in peers[0].policy.trained for group in groups if group.source == "external"]
+    assert len(trained) == sum(peers[0].external) > 50
+    assert len(set(trained)) == len(trained)
 
 
 class Emptying(Oracle):
@@ -442,7 +427,7 @@ async def test_a_ban_by_a_command_holds_from_the_next_round_on_also_for_what_wai
 
         await play(peers, 30, operate, partial(follow_decisions, peers[0].node))
         assert trained == [trained_per_peer(database)[unwanted]] != [(0, 0)]
-        assert peers[0].node.pool.per_peer() == {}
+        assert peers[0].node.book.per_peer() == {}
 
 
 async def test_a_node_that_played_all_rounds_of_an_epoch_says_until_when_it_waits(fast, autojump_clock):
@@ -549,7 +534,7 @@ async def test_a_partition_heals_and_the_exchange_goes_on(fast, autojump_clock):
     async def weather():
         hub.partition([peers[0].id], [peers[1].id])
         await trio.sleep(40)
-        heard_alone.append(len(peers[0].node.pending_queue))
+        heard_alone.append(len(peers[0].node.book.offered()))
         hub.heal()
 
     heard_alone = []
@@ -624,7 +609,7 @@ async def test_what_a_connected_peer_signed_is_charged_to_its_own_link_whoever_b
             await nursery.start(network.run)
         hub.carry(neighbour, rollouts_topic(fast, 0), author.message(epoch=10), [peer.id])
         await trio.sleep(1)
-        links = peer.database.rows("SELECT link FROM inbox")
+        links = peer.database.rows("SELECT link FROM arrived")
         nursery.cancel_scope.cancel()
     assert links == [(issuer.peer_id,)]
 

@@ -13,7 +13,7 @@ from sapo_node.contributors.program import program
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Filters

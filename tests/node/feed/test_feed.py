@@ -14,6 +14,7 @@ import pytest
 import trio
 from msgspec import structs
 
+from books import entered, offer
 from fed_node import FedNode, external, in_thread
 from no_hub import NoHub
 from sapo_node import client
@@ -30,9 +31,10 @@ from sapo_node.feed.server import FeedServer
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import MalformedError, from_json
 from sapo_node.groups.messages import Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.record import LOCAL
 from sapo_node.observability.dashboard import parse_place
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import LOCAL, BatchLog, StoredBatch, last_counted, local_id, trained_per_peer
+from sapo_node.training.batch_log import BatchLog, last_counted, local_id, trained_per_peer
 from sapo_node.training.health import WINDOW
 from sapo_protocol import Completion as Signed
 from sapo_protocol import Finish, LocalError
@@ -134,7 +136,7 @@ async def test_a_trainer_trains_on_no_token_of_a_correct_completion_behind_an_an
     group = external(0)
     twice = Signed("So <answer>7</answer> 2*3=6. So <answer>6</answer>", Finish.STOP)
     async with node.running():
-        node.node.pool.add([replace(group, completions=(group.completions[0], twice, *group.completions[2:]))])
+        offer(node.node.book, [replace(group, completions=(group.completions[0], twice, *group.completions[2:]))])
         batch = await in_thread(trainer.step)
     [given] = [each for each in batch.groups if each.source == "external"]
     trained = [any(batch.kept(given, each, [(0, len(each.text))])) for each in given.completions]
@@ -157,12 +159,13 @@ def batch_with_a_replayed_group():
         TrainGroup("local", "What is 2 + 2?", 1.0, (0.0,) * 8, (sampled,) * 8, local_id(0)),
         TrainGroup("replay", "What is 1 + 3?", 1.0, (0.7,) * 4, (sampled,) * 4, local_id(0, "replay")),
     )
-    return StoredBatch(TrainRequest(1, groups), {group.id: LOCAL for group in groups})
+    return TrainRequest(1, groups)
 
 
 async def test_a_trainer_gets_a_stored_batch_with_a_replayed_group_and_it_counts_as_local(node, trainer):
     with closing(Database(node.folder / "node.sqlite", SCHEMA)) as database:
-        BatchLog(database).store(batch_with_a_replayed_group())
+        request = batch_with_a_replayed_group()
+        BatchLog(database).store(entered(database, request, {group.id: LOCAL for group in request.groups}))
     async with node.running():
         batch = await in_thread(trainer.step)
         await in_thread(trainer.feed.next_batch, trainer.sample)
@@ -172,7 +175,7 @@ async def test_a_trainer_gets_a_stored_batch_with_a_replayed_group_and_it_counts
 
 def test_a_replayed_group_hides_no_group_without_an_advantage():
     trained = {local_id(0): GroupReport(0), local_id(0, "replay"): GroupReport(8)}
-    report = train_report(batch_with_a_replayed_group().request, Report("", trained), seconds=1.0)
+    report = train_report(batch_with_a_replayed_group(), Report("", trained), seconds=1.0)
     assert (report.zero_advantage, report.local_tokens, report.external_tokens) == (1.0, 8, 0)
 
 

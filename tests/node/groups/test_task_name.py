@@ -62,4 +62,4 @@ async def test_groups_of_a_peer_name_the_configuration_of_their_task(twice, auth
     groups, bodies, _ = zip(*(right_and_wrong(of_twice, k) for k in range(16)), strict=True)
     verifier = Verifier(context_of(twice, random.Random(1)), OpenScorer(), Ledger(database))
     verified = await verifier.verify(rollout(of_twice, groups, bodies))
-    assert {group.dataset for group in verified} == NAMES
+    assert {group.dataset for group in verified.values()} == NAMES

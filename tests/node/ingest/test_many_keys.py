@@ -89,7 +89,7 @@ def kept(validator):
     """How many rollouts of each peer wait."""
     drawn = Counter()
     for tier in Tier:
-        while rollout := validator.pending_queue.draw(tier):
+        while rollout := validator.book.draw(tier):
             drawn[peer_id(rollout.opened.issuer)] += 1
     return drawn
 
@@ -122,7 +122,7 @@ async def test_a_flood_evicts_no_rollout_of_a_peer_with_credit_that_came_by_the_
 ):
     far = authors(NEIGHBOURS, FAR)
     for neighbour, behind in zip(neighbours, far, strict=True):
-        validator.pending_queue.credit(name(behind), EACH)
+        validator.book.credit(name(behind), EACH)
         await bring(validator, neighbour, behind)
     await flood(validator, neighbours[:links], authors(keys, ATTACKERS))
     waits = kept(validator)
@@ -166,7 +166,7 @@ async def test_bans_that_end_launder_no_trust_and_take_no_turn_of_a_stranger(
     def on_probation(peer):
         return ledger.state(peer) is PeerState.PROBATION
 
-    turns = [validator.pending_queue.draw(Tier.STRANGER, last=on_probation).opened.issuer for _ in range(EACH)]
+    turns = [validator.book.draw(Tier.STRANGER, last=on_probation).opened.issuer for _ in range(EACH)]
     assert turns == [neighbours[-1].issuer] * EACH
     for peer in map(name, attackers):
         for _ in range(constants.HEALTHY_AFTER):

@@ -9,8 +9,8 @@ import trio
 
 from context import KEY
 from rollouts import right_and_wrong, rollout
+from sapo_node.groups.book import Book
 from sapo_node.ingest import sync
-from sapo_node.ingest.pending import PendingQueue
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Responder, Synchroniser
@@ -282,7 +282,7 @@ def synchroniser(validator, manifest, server=None, *, network=None):
 
 
 def waiting(validator, manifest):
-    return len(PendingQueue(validator.pending_queue._database, manifest, rng=random.Random(0)))
+    return Book(validator.book._database, manifest, rng=random.Random(0)).waiting
 
 
 async def test_what_a_peer_holds_and_this_node_does_not_is_asked_for_and_judged(validator, author, manifest):

@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.node import Parts
-from sapo_node.ingest.pending import ENDED_LINK, PLACE_BYTES
+from sapo_node.groups.lottery import ENDED_LINK, PLACE_BYTES
 from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
@@ -29,7 +29,7 @@ from validator_parts import SENDER, ValidatorParts
 
 async def test_a_valid_message_is_accepted_and_waits_for_verification(validator, author):
     assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
-    assert validator.pending_queue.draw(Tier.STRANGER).opened.issuer == author.issuer
+    assert validator.book.draw(Tier.STRANGER).opened.issuer == author.issuer
 
 
 async def test_garbage_is_rejected_and_charged_to_its_sender(validator):
@@ -84,7 +84,7 @@ async def test_a_message_that_brings_the_bodies_left_out_before_is_accepted(vali
     assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
     assert await validator.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
     assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.IGNORE
-    assert validator.pending_queue.draw(Tier.STRANGER).bodies == (body,)
+    assert validator.book.draw(Tier.STRANGER).bodies == (body,)
 
 
 async def test_a_body_that_was_already_verified_does_not_come_back_with_the_others(validator, author):
@@ -92,9 +92,9 @@ async def test_a_body_that_was_already_verified_does_not_come_back_with_the_othe
     bodies = [encode_body(author.body(text)) for text in ("a", "b")]
     envelope = author.envelope(author.header(bodies, epoch=5))
     await validator.verdict(encode_message(envelope, (bodies[0], None)))
-    assert validator.pending_queue.draw(Tier.STRANGER).bodies == (bodies[0], None)
+    assert validator.book.draw(Tier.STRANGER).bodies == (bodies[0], None)
     await validator.verdict(encode_message(envelope, tuple(bodies)))
-    assert validator.pending_queue.draw(Tier.STRANGER).bodies == (None, bodies[1])
+    assert validator.book.draw(Tier.STRANGER).bodies == (None, bodies[1])
 
 
 async def test_bodies_that_come_apart_wait_together(validator, author):
@@ -102,8 +102,8 @@ async def test_bodies_that_come_apart_wait_together(validator, author):
     envelope = author.envelope(author.header(bodies, epoch=5))
     await validator.verdict(encode_message(envelope, (bodies[0], None)))
     await validator.verdict(encode_message(envelope, (None, bodies[1])))
-    assert validator.pending_queue.draw(Tier.STRANGER).bodies == tuple(bodies)
-    assert len(validator.pending_queue) == 0
+    assert validator.book.draw(Tier.STRANGER).bodies == tuple(bodies)
+    assert validator.book.waiting == 0
 
 
 async def test_an_envelope_is_forwarded_at_most_twice_however_its_bodies_come(validator, author):
@@ -113,9 +113,9 @@ async def test_an_envelope_is_forwarded_at_most_twice_however_its_bodies_come(va
     verdicts = [await validator.verdict(encode_message(envelope, each)) for each in [(None,) * 16, *alone]]
     assert verdicts == [Verdict.ACCEPT, *[Verdict.KEEP] * 15]
     assert await validator.verdict(encode_message(envelope, bodies)) is Verdict.ACCEPT
-    turns = [validator.pending_queue.draw(Tier.STRANGER).bodies for _ in range(4)]
+    turns = [validator.book.draw(Tier.STRANGER).bodies for _ in range(4)]
     assert tuple(next(filter(None, came)) for came in zip(*turns, strict=True)) == bodies
-    assert len(validator.pending_queue) == 0
+    assert validator.book.waiting == 0
 
 
 async def test_a_relay_that_strips_bodies_does_not_keep_the_whole_message_from_others(validator, author):
@@ -156,7 +156,7 @@ async def test_two_contents_under_one_counter_ban_their_author_for_good_with_pro
     peer = peer_id(author.issuer)
     assert validator.ledger.of(peer).state is PeerState.BANNED
     assert validator.ledger.banned_by_evidence(peer) is not None
-    assert len(validator.pending_queue) == 0
+    assert validator.book.waiting == 0
     assert validator.ledger.of(SENDER).evidence.bad == 0
 
 
@@ -282,7 +282,7 @@ async def test_a_flood_that_a_neighbour_forwards_takes_no_turn_of_another_connec
             await validator.verdict(each.message(epoch=5, counter=counter))
             validator.clock.time += 1 / constants.LINK_STRANGERS_PER_SECOND
         await validator.verdict(honest.message(epoch=5, counter=counter))
-    drawn = [validator.pending_queue.draw(Tier.STRANGER).opened.issuer for _ in range(32)]
+    drawn = [validator.book.draw(Tier.STRANGER).opened.issuer for _ in range(32)]
     assert drawn.count(honest.issuer) == 8
 
 
@@ -301,7 +301,7 @@ async def test_what_comes_of_peers_that_never_announced_a_topic_is_on_one_link(v
     """The node is not told when such a peer leaves, so a link of its own would never end."""
     for each, sender in zip(authors(author, 3), LINKS, strict=False):
         await validator.verdict(each.message(epoch=5), sender)
-    assert database.rows("SELECT DISTINCT link FROM inbox") == [(ENDED_LINK,)]
+    assert database.rows("SELECT DISTINCT link FROM arrived") == [(ENDED_LINK,)]
 
 
 async def test_bodies_that_come_apart_and_exceed_a_message_together_do_not_wait_together(validator, author):
@@ -311,7 +311,7 @@ async def test_bodies_that_come_apart_and_exceed_a_message_together_do_not_wait_
     envelope = author.envelope(author.header(bodies, epoch=5))
     for part in ((bodies[0], None), (None, bodies[1])):
         await validator.verdict(encode_message(envelope, part))
-    waits = validator.pending_queue.draw(Tier.STRANGER)
+    waits = validator.book.draw(Tier.STRANGER)
     assert waits.bodies == (None, bodies[1])
     held = validator.message_store.listing(5, 1, b"", 1)[0]
     assert len(validator.message_store.message(held)) <= most
@@ -327,7 +327,7 @@ async def test_a_link_that_brings_bare_envelopes_first_does_not_get_the_rollouts
     await validator.verdict(encode_message(envelope, (body,)), LINKS[1])
     for each in authors(author, 40):
         await validator.verdict(each.message(epoch=5), LINKS[0])
-    drawn = [validator.pending_queue.draw(Tier.STRANGER) for _ in range(8)]
+    drawn = [validator.book.draw(Tier.STRANGER) for _ in range(8)]
     assert author.issuer in {each.opened.issuer for each in drawn}
 
 
@@ -347,9 +347,9 @@ async def test_keys_without_number_evict_no_rollout_of_a_friend(database, manife
     for number in range(2 * constants.PENDING_PLACES):
         fresh = replace(one, issuer=number.to_bytes(32, "big"), envelope_id=number.to_bytes(32, "big"))
         crowd = match_bodies(fresh, header, (None,))
-        validator.pending_queue.put(crowd, link=LINKS[number % 13], tier=validator.ledger.tier(str(number)))
-    assert len(validator.pending_queue) == constants.PENDING_PLACES + len(friends)
-    drawn = [validator.pending_queue.draw(Tier.FRIEND) for _ in friends]
+        validator.book.arrive(crowd, link=LINKS[number % 13], tier=validator.ledger.tier(str(number)))
+    assert validator.book.waiting == constants.PENDING_PLACES + len(friends)
+    drawn = [validator.book.draw(Tier.FRIEND) for _ in friends]
     assert {each.opened.issuer for each in drawn} == {each.issuer for each in friends}
 
 
@@ -366,7 +366,7 @@ async def test_the_places_of_a_tier_bound_its_bytes(database, manifest, rng, aut
     validator = ValidatorParts(database, manifest, rng, parts=Parts(limits=Limits(pending_places=8)))
     for number, each in enumerate(authors(author, 12)):
         assert await validator.verdict(large(each, 3), LINKS[number]) is Verdict.ACCEPT
-    [(held,)] = database.rows("SELECT sum(length(message)) FROM inbox")
+    [(held,)] = database.rows("SELECT sum(length(message)) FROM arrived")
     assert 2 * 2 * PLACE_BYTES < held <= 8 * PLACE_BYTES
 
 
@@ -378,7 +378,7 @@ async def test_a_large_rollout_takes_the_places_of_the_fullest_link(database, ma
         await validator.verdict(each.message(epoch=5), LINKS[0])
     await validator.verdict(few.message(epoch=5), LINKS[1])
     assert await validator.verdict(large(big, 3), LINKS[2]) is Verdict.ACCEPT
-    left = [validator.pending_queue.draw(Tier.STRANGER).opened.issuer for _ in range(len(validator.pending_queue))]
+    left = [validator.book.draw(Tier.STRANGER).opened.issuer for _ in range(validator.book.waiting)]
     assert {few.issuer, big.issuer} < set(left)
     assert len(left) == len(crowd) - 2 + 2
 
@@ -410,7 +410,7 @@ async def test_one_peer_cannot_fill_the_inbox(validator, author):
     for counter in range(2 * constants.PENDING_PER_PEER):
         validator.clock.time += 0.02
         await validator.verdict(author.message(epoch=5, counter=counter))
-    assert len(validator.pending_queue) == constants.PENDING_PER_PEER
+    assert validator.book.waiting == constants.PENDING_PER_PEER
 
 
 async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_nothing(validator, author, database):
@@ -424,7 +424,7 @@ async def test_a_link_that_ends_on_a_database_that_cannot_be_written_stops_the_n
 ):
     begin(validator, [SENDER])
     await validator.verdict(author.message(epoch=5))
-    database.execute("DROP TABLE inbox")
+    database.execute("DROP TABLE arrived")
     validator.ingest.end_link("another link")
     assert validator.fatal == []
     validator.ingest.end_link(SENDER)

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from books import book_of
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.codec import from_json, to_json
@@ -33,15 +34,14 @@ from sapo_node.groups.messages import (
     TrainRequest,
 )
 from sapo_node.groups.prompt import Prompt
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.groups.stats import Interval
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.learner import memory
 from sapo_node.learner.client import Learner
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.service import Service
 from sapo_node.learner.snapshot import Snapshot
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import stored_batch, trained_per_peer
@@ -142,7 +142,7 @@ async def play(database, learner, own, steps, *, poison, evaluations=None):
 
 
 def trainer_of(database, learner):
-    return Trainer(database, Pool(database), learner, objective="positive-only", checkpoint_every=EVERY)
+    return Trainer(database, book_of(database), learner, objective="positive-only", checkpoint_every=EVERY)
 
 
 def is_poison(group, peer):

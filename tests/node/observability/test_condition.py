@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from books import book_of
 from sapo_node.app.events import Played
 from sapo_node.cli.live_view import print_json_line
 from sapo_node.cli.tables import Screen
+from sapo_node.groups.record import State, Unusable
 from sapo_node.observability import condition
 from sapo_node.observability.condition import STANDING, condition_of, duration
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.dashboard.prometheus import exposition
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import Fate
 from sapo_node.observability.overview import LAST_ROUNDS, overview
 from sapo_node.training.health import HealthAlarm
 from sapo_node.training.round import RoundReport
 from sapo_node.training.take_back import TakenBack
-from sapo_node.verification.verifier import Unusable
 from swarm_parts import TRAINING
 
 NOW = 1_800_000_000.0
@@ -41,11 +41,12 @@ def told(database, session, *, runs=True, starting=(), rounds=0, **changes):
     return condition_of(view, runs=runs, now=NOW, starting=starting)
 
 
-def enter(database, *, peer, fate, why="", step=None, count=1):
-    [(before,)] = database.rows("SELECT count(*) FROM journal")
+def enter(database, *, peer, state, why="", step=None, count=1):
+    book = book_of(database)
+    [(before,)] = database.rows("SELECT count(*) FROM groups")
     for number in range(before, before + count):
-        row = (number, peer, 5, number, 0, "ab", fate, why, step, NOW, "{}")
-        database.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+        book._insert((peer, 5, number, 0), "ab", state, why=why)
+        database.execute("UPDATE groups SET step = ? WHERE counter = ?", step, number)
 
 
 def waits(**more):
@@ -102,22 +103,22 @@ def test_each_state_is_named(database, state):
 
 def test_a_node_learns_from_the_peers_of_whose_groups_it_trained_on_some_lately(database):
     for peer in PEERS:
-        enter(database, peer=peer, fate=Fate.TRAINED, step=30, count=2)
-    enter(database, peer="12D3KooWlongago", fate=Fate.TRAINED, step=1)
-    enter(database, peer="", fate=Fate.OWN, step=30)
+        enter(database, peer=peer, state=State.TRAINED, step=30, count=2)
+    enter(database, peer="12D3KooWlongago", state=State.TRAINED, step=1)
+    enter(database, peer="", state=State.OWN, step=30)
     assert told(database, CONNECTED, rounds=30).text == "learning from 2 peers"
 
 
 def test_a_node_that_lost_its_last_peer_a_moment_ago_still_learns_from_it(database):
-    enter(database, peer=PEERS[0], fate=Fate.TRAINED, step=1)
+    enter(database, peer=PEERS[0], state=State.TRAINED, step=1)
     assert told(database, {**ALONE, "alone_since": NOW - 20}, rounds=1).text == "learning from 1 peer"
     assert told(database, ALONE, rounds=1).state == "no peer"
 
 
 @pytest.mark.parametrize(("others", "state"), [(16, "first rounds"), (15, "version drift")])
 def test_groups_of_other_tasks_are_a_sign_of_another_version_if_they_are_most_of_the_newest(database, others, state):
-    enter(database, peer=PEERS[0], fate=Fate.LEFT_OUT, why=Unusable.OTHER_TASK, count=16)
-    enter(database, peer=PEERS[1], fate=Fate.WAITS, count=others)
+    enter(database, peer=PEERS[0], state=State.LEFT_OUT, why=Unusable.OTHER_TASK, count=16)
+    enter(database, peer=PEERS[1], state=State.VERIFIED, count=others)
     assert told(database, CONNECTED).state == state
 
 

@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 import trio
 
+from books import book_of
 from sapo_node.app.curves import _follow
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.types import LocalGroup
+from sapo_node.groups.record import LocalGroup, Outcome
 from sapo_node.observability.curves import request
 from sapo_node.observability.curves.follow import COMPLETIONS_EVERY, Follower
 from sapo_node.observability.curves.names import COLUMNS, CURVES, REWARD_STD, of_round
 from sapo_node.observability.curves.request import LIBRARIES, FollowRequest, Run, require_installed
 from sapo_node.observability.curves.targets import TARGETS, Point
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import Journal
 from sapo_node.observability.metrics import metrics
 from sapo_node.storage.database import Database
 from sapo_node.training.evaluation import HeldOut
-from sapo_node.training.round import Choices, RoundReport
+from sapo_node.training.round import RoundReport
 from sapo_protocol import LocalError
 from swarm_parts import TRAINING
 
@@ -60,9 +60,11 @@ def completion(correct):
 def play(database, step):
     """Record a round of one local group, as a node does."""
     rewards = (True, False, False, False)
-    group = LocalGroup("sums", "2 + 2?", b"", tuple(map(completion, rewards)), rewards, (1.5, -0.5, -0.5, -0.5))
-    choices = Choices(3, step, step, [group], {}, [], [], [])
-    Journal(database).chosen(choices)
+    group = LocalGroup(
+        "sums", "2 + 2?", b"", tuple(map(completion, rewards)), rewards, (1.5, -0.5, -0.5, -0.5), 3, step
+    )
+    book = book_of(database)
+    book.report(step, book.enter(step, group), "", Outcome(weight=1.0, advantages=group.advantages))
     History(database).record(replace(REPORT, step=step, counter=step))
 
 

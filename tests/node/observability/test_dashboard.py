@@ -10,23 +10,20 @@ import httpx
 import pytest
 import trio
 
+from books import book_of
 from browser import CHROMIUM, FLAGS
+from sapo_node.groups.record import NotDrawn, Outcome, State, Unusable, VerifiedGroup
 from sapo_node.groups.stats import Interval
-from sapo_node.groups.types import VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import MOST_GROUPS, SHOWN_GROUPS, Facts
 from sapo_node.observability.dashboard.server import kept_token
-from sapo_node.observability.group_facts import of_verified
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import Fate, Journal
 from sapo_node.observability.overview import overview
-from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.health import Health
-from sapo_node.training.round import Choices, RoundReport
+from sapo_node.training.round import RoundReport
 from sapo_node.training.take_back import TakeBacks
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Completion, Finish, Layer, LocalError, load_manifest
 from swarm_parts import TRAINING
 
@@ -52,11 +49,11 @@ def fill(database, text=EVIL):
     Ledger(database).report(f"12D3KooW{text}", Fact.FALSE_CLAIM)
     completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
-    journal = Journal(database)
-    journal._write((group.peer, 10, 0, 0), text, Fate.WAITS, facts=of_verified(group))
-    journal.chosen(Choices(10, 0, 1, (), {}, (), (), [(group, NotDrawn.ENOUGH)]))
-    journal.refused(text, None, text)
-    journal.flush()
+    book = book_of(database)
+    book.offer(group, text)
+    book.pass_over([(group, NotDrawn.ENOUGH)])
+    book.refused(text, None, text)
+    book.flush()
     notice = {"at": 1.0, "level": "info", "text": text}
     History(database).describe_session(
         {"peer_id": text, "swarm": text, "notices": [notice], "connected": [], "waiting": 0}
@@ -85,10 +82,11 @@ async def test_the_chart_library_is_the_one_that_was_published(page):
     assert (await page.get("/uplot/uPlot.iife.min.js")).content == (folder / "uPlot.iife.min.js").read_bytes()
 
 
-async def test_a_fault_of_the_page_is_one_answer_and_ends_nothing(page, database, caplog):
-    database.execute("INSERT INTO journal VALUES (1, 'a', 0, 0, 0, '', 'no such fate', '', 1, 0.0, '{}')")
-    assert (await page.get("/api/groups")).status_code == 500
-    assert "the service cannot answer /api/groups" in caplog.text
+async def test_a_damaged_row_is_one_answer_and_ends_nothing(page, database):
+    fill(database)
+    database.execute("UPDATE groups SET state = 'no such state'")
+    answer = await page.get("/api/groups")
+    assert (answer.status_code, "damaged" in answer.text) == (503, True)
     assert (await page.get("/")).status_code == 200
 
 
@@ -120,23 +118,23 @@ async def test_the_state_has_the_tier_of_each_peer_and_the_strangers_share(page,
 async def test_groups_come_with_what_became_of_them_and_why(page, database):
     fill(database, "harmless")
     [group] = (await page.get("/api/groups")).json()["groups"]
-    assert (group["fate"], group["why"]) == ("waits", NotDrawn.ENOUGH)
+    assert (group["state"], group["why"]) == ("verified", NotDrawn.ENOUGH)
     assert group["means"]
 
 
 async def test_each_filter_of_groups_shows_its_newest_however_many_others_are_newer(page, database):
     fill(database, "harmless")
-    journal = Journal(database)
+    book = book_of(database)
     for counter in range(SHOWN_GROUPS + 1):
-        journal._write(("peer", 11, counter, 0), "ab", Fate.LEFT_OUT, why=Unusable.CLAIMED_ZERO_ADVANTAGE, facts={})
+        book._insert(("peer", 11, counter, 0), "ab", State.LEFT_OUT, why=Unusable.CLAIMED_ZERO_ADVANTAGE)
     newest = (await page.get("/api/groups")).json()["groups"]
-    assert {each["fate"] for each in newest} == {"left out"}
-    [waits] = (await page.get("/api/groups?fate=waits")).json()["groups"]
-    assert waits["peer"] == "12D3KooWharmless"
-    assert (await page.get("/api/groups?fate=trained")).json()["groups"] == []
+    assert {each["state"] for each in newest} == {"left out"}
+    [waiting] = (await page.get("/api/groups?state=verified")).json()["groups"]
+    assert waiting["peer"] == "12D3KooWharmless"
+    assert (await page.get("/api/groups?state=trained")).json()["groups"] == []
     more = (await page.get(f"/api/groups?last={SHOWN_GROUPS + 2}")).json()
-    assert (len(more["groups"]), more["counts"]) == (SHOWN_GROUPS + 2, {"left out": SHOWN_GROUPS + 1, "waits": 1})
-    assert (await page.get("/api/groups?fate=nonsense")).status_code == 404
+    assert (len(more["groups"]), more["counts"]) == (SHOWN_GROUPS + 2, {"left out": SHOWN_GROUPS + 1, "verified": 1})
+    assert (await page.get("/api/groups?state=nonsense")).status_code == 404
 
 
 async def test_the_page_has_the_curve_of_all_rounds_and_a_bounded_number_of_points(page, database):
@@ -226,7 +224,7 @@ async def test_alarms_about_learning_are_told_in_one_line_each(page, database):
 
 
 async def test_the_reason_of_a_group_that_was_taken_back_is_explained(page, database):
-    Journal(database)._write(("peer", 11, 0, 0), "ab", Fate.LEFT_OUT, why="taken back: completions said 'x'", facts={})
+    book_of(database)._insert(("peer", 11, 0, 0), "ab", State.LEFT_OUT, why="taken back: completions said 'x'")
     [group] = (await page.get("/api/groups")).json()["groups"]
     assert "restored an earlier checkpoint" in group["means"]
 
@@ -325,7 +323,7 @@ def test_on_loopback_there_is_no_token(database, tmp_path):
 
 async def test_one_answer_has_a_bounded_number_of_groups(page, database):
     for counter in range(MOST_GROUPS + 1):
-        Journal(database)._write(("peer", 11, counter, 0), "ab", Fate.WAITS, facts={})
+        book_of(database)._insert(("peer", 11, counter, 0), "ab", State.LEFT_OUT)
     assert len((await page.get("/api/groups?last=100000")).json()["groups"]) == MOST_GROUPS
 
 
@@ -395,11 +393,10 @@ def test_any_other_place_is_refused(text):
 async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, database, tmp_path):
     fill(database)
     History(database).record(REPORT)
-    masked = {"text": EVIL, "reward": True, "filter": "min-token-prob filter", "spans": [[5, 10]]}
-    place = ("12D3KooWpeer", 10, 1, 0)
-    Journal(database)._write(
-        place, "ab", Fate.TRAINED, step=3, facts={"completions": [masked], "tokens": 9, "weight": 1}
-    )
+    group = VerifiedGroup("12D3KooWpeer", 10, 1, 0, "sums", "2+2?", (Completion(EVIL, Finish.STOP),), (True,))
+    book, spans = book_of(database), (((5, 10),),)
+    outcome = Outcome(weight=1, advantages=(1,), masked_spans=spans, tokens=9)
+    book.report(3, book.commit(3, group), "", outcome)
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path}", "--virtual-time-budget=6000", "--dump-dom"]
     with trio.fail_after(100):
         done = await trio.run_process([*command, str(page.base_url)], capture_stdout=True, capture_stderr=True)

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from books import entered
 from sapo_node.cli.progress import evaluation_lines
 from sapo_node.cli.tables import Screen, countdown, waits_lines
 from sapo_node.groups.messages import GroupReport, Sampled, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.record import LOCAL
 from sapo_node.observability.history import MAX_FETCHERS, History
 from sapo_node.observability.overview import Exchange, overview
-from sapo_node.training.batch_log import LOCAL, BatchLog, StoredBatch
+from sapo_node.training.batch_log import BatchLog
 
 PEERS = [f"12D3KooW{name}" for name in ("first", "second", "third", "fourth")]
 
@@ -33,7 +35,7 @@ def count(database, step, *groups, reports=None):
         ),
     )
     log = BatchLog(database)
-    log.store(batch := StoredBatch(request, {name: peer for name, (peer, _, _) in named.items()}))
+    log.store(batch := entered(database, request, {name: peer for name, (peer, _, _) in named.items()}))
     log.count(batch, TrainReport(step, {name: GroupReport(tokens=5) for name in named} | (reports or {}), 1e-4))
     return log
 

@@ -15,7 +15,7 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.cli.live_view import LiveView, _Screen, print_json_line
 from sapo_node.cli.terminal import Terminal
-from sapo_node.groups.types import TaskAnswers
+from sapo_node.groups.record import TaskAnswers
 from sapo_node.observability.history import MAX_EVALUATIONS, MAX_ROUNDS, History
 from sapo_node.observability.metrics import METRICS, metrics
 from sapo_node.observability.overview import overview

@@ -1,20 +1,21 @@
 """What the page of a node does in a real browser, when somebody looks at it, presses something or is faster than it."""
 
-import json
 from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 import trio
 
+from books import book_of
 from browser import browser
+from sapo_node.groups.record import Outcome, VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.history import History
 from sapo_node.training.round import RoundReport
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, Decision, decide
-from sapo_protocol import load_manifest
+from sapo_protocol import Completion, Finish, load_manifest
 from swarm_parts import TRAINING
 
 MANIFEST = load_manifest("starter")
@@ -155,9 +156,14 @@ async def test_the_address_with_its_token_opens_the_page_from_a_link_on_another_
     assert not [each["url"] for each in entries if "?token=" in each["url"] and "data:" not in each["url"]]
 
 
+def trained_on(database, text, outcome):
+    book = book_of(database)
+    group = VerifiedGroup("12D3KooWpeer", 3, 0, 0, "sums", "2+2?", (Completion(text, Finish.STOP),), (True,))
+    book.report(7, book.commit(7, group), "", outcome)
+
+
 async def test_a_group_says_how_many_tokens_the_filters_masked(page, database, tab):
-    row = (1, "12D3KooWpeer", 3, 0, 0, "ab" * 32, "trained", "", 7, 1000.0, '{"weight": 1, "tokens": 40, "masked": 12}')
-    database.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+    trained_on(database, "so", Outcome(weight=1, advantages=(1,), tokens=40, masked=12))
     await inside(tab.open, await page())
     told = await inside(tab.until, "document.querySelector('#groups details')?.textContent")
     assert "filters masked 12 tokens of its correct completions" in told
@@ -166,12 +172,13 @@ async def test_a_group_says_how_many_tokens_the_filters_masked(page, database, t
 async def test_a_character_that_turns_a_line_around_is_shown_as_its_escape_and_moves_no_mark_of_a_filter(
     page, database, tab
 ):
-    facts = {"completions": [{"text": "a\u202eb\u200b\nc", "reward": 1, "spans": [[2, 3]]}]}
-    row = (1, "12D3KooWpeer", 3, 0, 0, "ab" * 32, "trained", "", 7, 1000.0, json.dumps(facts))
-    database.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+    trained_on(database, "a\u202eb\u200b\nc", Outcome(weight=1, advantages=(1,), masked_spans=(((2, 3),),)))
     await inside(tab.open, await page())
     await inside(tab.until, "document.querySelector('#groups pre') !== null")
-    assert await inside(tab.evaluate, "document.querySelector('#groups pre').textContent") == "a\\u{202e}b\\u{200b}\nc"
+    assert (
+        await inside(tab.evaluate, "document.querySelectorAll('#groups pre')[1].textContent")
+        == "a\\u{202e}b\\u{200b}\nc"
+    )
     assert await inside(tab.evaluate, "document.querySelector('#groups del').textContent") == "b"
 
 

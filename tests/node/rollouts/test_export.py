@@ -11,7 +11,8 @@ from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.app.state import SCHEMA, state_folder
 from sapo_node.cli.main import main
-from sapo_node.rollouts.archive import Archive, archived
+from sapo_node.groups.book import Book, signed
+from sapo_node.groups.record import Outcome, VerifiedGroup
 from sapo_node.rollouts.export import export
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM, schema
 from sapo_node.rollouts.verify import verify
@@ -27,36 +28,37 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture
-def archive(database):
-    return Archive(database, 2**20)
+def book(database, manifest, rng):
+    return Book(database, manifest, rng=rng, signed_bytes=2**20)
 
 
-def keeper(author, manifest, rng, database, archive=None):
+def keeper(author, manifest, rng, database, book):
     """Verifies a rollout of the author with two groups, as a node does, and keeps what holds."""
-    note = (archive or Archive(database, 2**20)).verified_or_unusable
-    verifier = Verifier(context_of(manifest, rng), OpenScorer(), Ledger(database, epoch=5), on_verified=note)
+    verifier = Verifier(context_of(manifest, rng), OpenScorer(), Ledger(database, epoch=5))
 
     async def of(counter=0, right=3):
         made = [right_and_wrong(author, k, counter=counter, right=right) for k in range(2)]
         groups, bodies, _ = zip(*made, strict=True)
-        return await verifier.verify(rollout(author, groups, list(bodies), counter=counter))
+        opened = rollout(author, groups, list(bodies), counter=counter)
+        found = await verifier.verify(opened)
+        book.judge(opened, found)
+        return [each for each in found.values() if isinstance(each, VerifiedGroup)]
 
     return of
 
 
 @pytest.fixture
-def keep(author, manifest, rng, database, archive):
-    return keeper(author, manifest, rng, database, archive)
+def keep(author, manifest, rng, database, book):
+    return keeper(author, manifest, rng, database, book)
 
 
 @pytest.fixture
-def exported(keep, database, manifest, tmp_path):
-    def masks(place):
-        return [[(0, 3), (4, 9)], *[[]] * 7] if place[-1] == 0 else []
-
+def exported(keep, book, database, manifest, tmp_path):
     async def of():
-        await keep()
-        export(database, manifest, tmp_path / "data", masks)
+        first, _ = await keep()
+        spans = (((0, 3), (4, 9)), *((),) * 7)
+        book.report(1, book.commit(1, first), "", Outcome(weight=1.0, advantages=(1.0,) * 8, masked_spans=spans))
+        export(database, manifest, tmp_path / "data")
         return tmp_path / "data"
 
     return of
@@ -190,63 +192,38 @@ async def test_an_empty_export_does_not_count_as_verified(exported, manifest):
 
 async def test_what_was_not_verified_or_teaches_nothing_is_not_kept(keep, database):
     await keep(right=8)
-    assert list(archived(database)) == []
+    assert list(signed(database)) == []
 
 
-async def test_the_oldest_groups_make_room_also_after_a_restart(keep, database, archive):
-    await keep(0)
-    archive._max_bytes = archive._bytes
-    await keep(1)
-    assert {group.counter for group in archived(database)} == {1}
-    again = Archive(database, 0)
-    assert again._bytes == archive._bytes
-
-
-class OddPrompts(Archive):
-    """Keeps each group under a prompt with a NUL, which ends a text for SQLite's length, and with wide letters."""
-
-    def verified_or_unusable(self, rollout, k, finding):
-        super().verified_or_unusable(rollout, k, replace(finding, prompt=f"\u00e4\0{finding.prompt}"))
-
-
-async def test_the_bytes_of_a_prompt_are_counted_whatever_its_characters(author, manifest, rng, database):
-    archive = OddPrompts(database, 2**20)
-    keep = keeper(author, manifest, rng, database, archive)
-    await keep(0)
-    archive._max_bytes = archive._bytes
-    await keep(1)
-    assert {group.counter for group in archived(database)} == {1}
-    assert Archive(database, 0)._bytes == archive._bytes
-
-
-async def test_an_archive_that_somebody_emptied_takes_groups_again(keep, database, archive):
-    await keep(0)
-    database.execute("DELETE FROM archive")
-    archive._max_bytes = 0
-    await keep(1)
-    archive._max_bytes = 2**20
-    await keep(2)
-    assert [group.counter for group in archived(database)] == [2, 2]
+async def test_the_oldest_groups_make_room_also_after_a_restart(author, manifest, rng, database, book):
+    for each in await keeper(author, manifest, rng, database, book)(0):
+        book.leave_out(each, "why")
+    again = Book(database, manifest, rng=rng, signed_bytes=2**20)
+    again._kept_bytes = again._stored_bytes
+    for each in await keeper(author, manifest, rng, database, again)(1):
+        again.leave_out(each, "why")
+    again.flush()
+    assert {entry.counter for entry, _, _ in signed(database)} == {1}
 
 
 def test_a_node_that_kept_nothing_says_how_to_keep_some(database, manifest, tmp_path):
     with pytest.raises(LocalError, match="--archive"):
-        export(database, manifest, tmp_path / "data", lambda _: [])
+        export(database, manifest, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_body_in_the_archive_that_does_not_decode_is_a_damaged_database(keep, manifest, database, tmp_path):
+async def test_a_kept_body_that_does_not_decode_is_a_damaged_database(keep, manifest, database, tmp_path):
     await keep()
-    database.execute("UPDATE archive SET body = x'00' WHERE k = 1")
+    database.execute("UPDATE groups SET body = x'00' WHERE k = 1")
     with pytest.raises(StateError, match=r"state database in memory is damaged \(body: .*\); restore it from a backup"):
-        export(database, manifest, tmp_path / "data", lambda _: [])
+        export(database, manifest, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
 
 async def test_a_folder_that_is_there_is_not_written_into(keep, database, manifest, tmp_path):
     await keep()
     with pytest.raises(LocalError, match="name one that is not there"):
-        export(database, manifest, tmp_path, lambda _: [])
+        export(database, manifest, tmp_path)
 
 
 async def test_an_export_that_finds_the_disk_full_is_one_error_and_leaves_no_folder(keep, database, manifest, tmp_path):
@@ -255,11 +232,11 @@ async def test_an_export_that_finds_the_disk_full_is_one_error_and_leaves_no_fol
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))  # Python ignores the signal for it
     try:
         with pytest.raises(LocalError, match=r"File too large.*free disk space"):
-            export(database, manifest, tmp_path / "data", lambda _: [])
+            export(database, manifest, tmp_path / "data")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not (tmp_path / "data").exists()
-    assert export(database, manifest, tmp_path / "data", lambda _: []) == 2
+    assert export(database, manifest, tmp_path / "data") == 2
 
 
 def test_a_folder_that_is_no_export_is_named_where_it_is_to_be_verified(tmp_path, run_here):
@@ -296,7 +273,7 @@ async def test_the_command_line_exports_and_verifies_in_the_sandbox(author, mani
     place = state_folder(state, manifest, create_key(key, None).peer_id)
     place.path.mkdir(parents=True)
     kept = Database(place.database, SCHEMA)
-    await keeper(author, manifest, rng, kept)()
+    await keeper(author, manifest, rng, kept, Book(kept, manifest, rng=rng, signed_bytes=2**20))()
     kept.close()
     own = ("--swarm", swarm, "--key", key, "--state", state)
     status, said = run_here(main, "rollouts", "export", *own, tmp_path / "data")

@@ -14,11 +14,10 @@ from sampled_texts import Own, others, own
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import FILTERS, Sampled
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import VerifiedGroup, merged
 from sapo_node.learner import filters
 from sapo_node.sampling.filters import MASKED, Filters, Offered
 from sapo_node.sampling.filters.equation import steps_hold
-from sapo_node.sampling.filters.habits import merged
 from sapo_node.sampling.filters.length import KNOWN, LengthFilter
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish

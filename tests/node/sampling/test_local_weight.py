@@ -7,7 +7,7 @@ import pytest
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.local_weight import LocalWeight

@@ -10,7 +10,7 @@ import pytest
 from sampled_texts import look
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters import Filters, texts
 from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.filters.texts import STORED_BYTES

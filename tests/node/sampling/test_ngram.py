@@ -592,9 +592,9 @@ def test_a_filter_that_was_restarted_judges_by_the_same_texts():
             ngram_filter.trained(group, group.correct)
     again.load_state_dict(ngram_filter.state_dict())
     assert ngram_filter._sources.trained.share(PHRASE_HABIT) > 0
-    for pool, of_again in zip(ngram_filter._sources.pools, again._sources.pools, strict=True):
-        assert of_again.prompts == pool.prompts
-        assert of_again.share(PHRASE_HABIT) == pytest.approx(pool.share(PHRASE_HABIT))
+    for book, of_again in zip(ngram_filter._sources.pools, again._sources.pools, strict=True):
+        assert of_again.prompts == book.prompts
+        assert of_again.share(PHRASE_HABIT) == pytest.approx(book.share(PHRASE_HABIT))
 
 
 def test_a_single_word_accuses_nobody():

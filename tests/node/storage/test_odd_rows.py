@@ -1,11 +1,11 @@
 """A row that holds something else than the node wrote there: one error that says what to do."""
 
+import json
+
 import pytest
 
-from sapo_node.ingest.pending import PendingQueue
+from sapo_node.groups.book import Book, newest
 from sapo_node.observability.history import History
-from sapo_node.rollouts.archive import archived
-from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.database import StateError
 from sapo_node.training.batch_log import BatchLog
 from sapo_node.training.take_back import TakeBacks
@@ -13,12 +13,23 @@ from sapo_node.trust.constants import Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import LocalError
 
+STORED = {
+    "step": 1, "objective": "positive-only", "rate_scale": 1.0, "restart": None, "examples": [[]],
+    "groups": [{
+        "id": "a/1/1/1", "source": "external", "member": {"number": 1, "peer": "a", "rejected": {}}, "weight": 1,
+        "advantages": [1], "masked_spans": [[]], "stands_in": "", "examples": 0,
+        "bounds": {"token": -1.0, "text": -2.0, "tokens": None},
+    }],
+}  # fmt: skip
+OUTCOME = '{"weight": 1, "advantages": [1], "tokens": 1}'
 ROWS = {
-    "batches": (1, '{"step": 1, "groups": [], "objective": "positive-only"}', "{}", 0),
+    "batches": (1, json.dumps(STORED), 0),
     "counted": (1, '{"": [1, 2, 0.5]}'),
     "taken_back": (1, 1, 1, "", "", 1, 1, 0.0, None, "", '[[1, "local/0"]]'),
-    "pool": ("a", 1, 1, 1, "d", "2*3?", '[["6", "stop"]]', "[true]"),
-    "archive": (1, "a", 1, 1, 1, "d", "2*3?", "[true]", b"", b"", 0.0),
+    "groups": (
+        *(1, "a", 1, 1, 1, "ab", "verified", "", None, 0.0, "d", "2*3?", "[true]"),
+        *('[{"text": "6", "finish": "stop", "tokens": [7], "logprobs": [-1]}]', OUTCOME, 1, None, None),
+    ),
     "curve": (1, 1, 1, 0.5, "{}", 0.5, 0.5, "{}"),
     "ledger": ("a", "healthy", 0.0, 0.0, 0, 0, 0, 0, 0.0, 0.0),
     "decisions": ("a", "command", "banned", 0.0, ""),
@@ -26,11 +37,10 @@ ROWS = {
 """A row of each table whose values have a form."""
 ODD = ("{", "7", "[7]", "[[1, 2]]", '{"a": 7}', '{"": [1, "2"]}', '[["6", 7]]')
 FORMED = {
-    "batches": ("request", "peers"),
+    "batches": ("batch",),
     "counted": ("peers",),
     "taken_back": ("accused",),
-    "archive": ("rewards",),
-    "pool": ("completions", "rewards"),
+    "groups": ("completions", "rewards", "outcome", "state"),
     "curve": ("seconds", "filtered"),
     "ledger": ("standing",),
     "decisions": ("standing",),
@@ -49,11 +59,12 @@ def read_all(database, manifest, rng):
     list(BatchLog(database).batches())
     for taken in TakeBacks(database).unfinished():
         BatchLog(database).leave_out(TakeBacks(database).accused(taken), restored=0)
-    Pool(database).groups()
-    list(archived(database))
+    newest(database, 100)
     History(database).points()
     Ledger(database)
-    PendingQueue(database, manifest, rng=rng).draw(Tier.STRANGER)
+    book = Book(database, manifest, rng=rng)
+    book.offered()
+    book.draw(Tier.STRANGER)
 
 
 @pytest.mark.parametrize(("table", "column"), [(table, each) for table, columns in FORMED.items() for each in columns])
@@ -72,6 +83,6 @@ def test_a_value_of_another_form_is_one_error(database, manifest, rng, table, co
 
 
 def test_a_message_that_does_not_decode_is_one_error(database, manifest, rng):
-    database.execute("INSERT INTO inbox VALUES (x'00', 'a', 1, x'00', '', 'stranger')")
+    database.execute("INSERT INTO arrived VALUES (x'00', 'a', 1, x'00', '', 'stranger')")
     with pytest.raises(StateError, match="damaged"):
         read_all(database, manifest, rng)

@@ -17,7 +17,7 @@ from sapo_node.app.state import SCHEMA
 from sapo_node.cli.tables import answer_table
 from sapo_node.contributors.rounds import MAX_FAILED_ROUNDS
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.types import TaskAnswers
+from sapo_node.groups.record import TaskAnswers
 from sapo_node.net.memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext

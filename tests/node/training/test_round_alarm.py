@@ -1,13 +1,16 @@
 """What a round does if it raises an alarm, or if the node ends before it has decided to take steps back."""
 
+import random
+from dataclasses import replace
+
 import pytest
 
+from books import book_of, offer
 from context import context_of
 from sapo_node.groups.advantage import advantages
+from sapo_node.groups.book import Book
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.ingest.pending import PendingQueue
-from sapo_node.sampling.buffer import Pool
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.storage.counters import Slot
 from sapo_node.storage.database import StateError
@@ -20,7 +23,7 @@ from sapo_node.trust.constants import STRANGERS_SHARE, Fact, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.scheduler import VerificationScheduler
 from sapo_node.verification.verifier import Verifier
-from sapo_protocol import Completion, Finish
+from sapo_protocol import Completion, Finish, load_manifest
 from swarm_parts import OpenScorer, Oracle
 
 EPOCH = 5
@@ -31,10 +34,11 @@ class Answers:
 
     right = 6
 
-    async def generate(self, _slot, _prompts):
+    async def generate(self, slot, _prompts):
         rewards = tuple(number < self.right for number in range(8))
         completions = tuple(Sampled(f"text {number}", "stop", (number,)) for number in range(8))
-        return [LocalGroup("products", "What?", bytes(32), completions, rewards, advantages(rewards))]
+        group = LocalGroup("products", "What?", bytes(32), completions, rewards, advantages(rewards))
+        return [replace(group, counter=slot.counter) if slot else group]
 
 
 def group_of(peer, counter):
@@ -48,24 +52,20 @@ def start(database, manifest, rng):
     """Start the parts of a node that play rounds, each time on the same state."""
     policy = Oracle(manifest, rng)
 
-    def start(answers, on_chosen=lambda _: None, replay=None, held_out=(), trusted=()):
-        ledger, pool = Ledger(database, trusted=trusted), Pool(database)
+    def start(answers, book=None, replay=None, held_out=(), trusted=()):
+        ledger, book = Ledger(database, trusted=trusted), book or book_of(database)
         swarm = context_of(manifest, rng)
-        queue = PendingQueue(database, manifest, rng=rng)
-        return pool, Rounds(
+        return book, Rounds(
             contribution=answers,
-            scheduler=VerificationScheduler(
-                pending_queue=queue, verifier=Verifier(swarm, OpenScorer(), ledger), pool=pool, ledger=ledger
-            ),
-            pool=pool,
+            scheduler=VerificationScheduler(book=book, verifier=Verifier(swarm, OpenScorer(), ledger), ledger=ledger),
+            book=book,
             external=ExternalSampler(
                 database, ledger, rng, local=1, external=2, filters=("baseline",), selection="trust"
             ),
-            trainer=Trainer(database, pool, policy, objective="positive-only", checkpoint_every=50),
+            trainer=Trainer(database, book, policy, objective="positive-only", checkpoint_every=50),
             replay=replay,
             held_out=held_out,
             now=lambda: 0.0,
-            on_chosen=on_chosen,
         )
 
     return start
@@ -88,17 +88,18 @@ async def play(rounds, counters):
 
 async def test_an_alarm_is_raised_again_if_the_node_ended_before_it_decided_to_take_steps_back(start, database):
     answers = Answers()
-    pool, rounds = start(answers)
-    pool.add(group_of("stranger", counter) for counter in range(40))
+    book, rounds = start(answers)
+    offer(book, (group_of("stranger", counter) for counter in range(40)))
     await play(rounds, range(12))
     answers.right = 0
     await play(rounds, range(12, 16))
     assert taken_back(database) == []  # the fifth bad round raises the alarm
 
-    def full_disk(_):
-        raise StateError("the disk is full")
+    class FullDisk(Book):
+        def pass_over(self, groups):
+            raise StateError("the disk is full")
 
-    _, rounds = start(answers, full_disk)
+    _, rounds = start(answers, FullDisk(database, load_manifest("starter"), rng=random.Random(0)))
     with pytest.raises(StateError):
         await play(rounds, [16])
     _, rounds = start(answers)
@@ -113,8 +114,8 @@ async def test_a_fallen_reward_takes_back_the_groups_of_a_proven_peer_unless_the
 ):
     prove(database, "proven")
     answers = Answers()
-    pool, rounds = start(answers, trusted=trusted)
-    pool.add(group_of("proven", counter) for counter in range(40))
+    book, rounds = start(answers, trusted=trusted)
+    offer(book, (group_of("proven", counter) for counter in range(40)))
     await play(rounds, range(12))
     answers.right = 0
     await play(rounds, range(12, 17))
@@ -154,8 +155,8 @@ async def test_a_round_without_a_correct_completion_trains_again_on_those_of_the
 
 async def test_after_an_alarm_nothing_is_replayed_that_was_sampled_before_it(start):
     answers, replay = Answers(), Replay()
-    pool, rounds = start(answers, replay=replay)
-    pool.add(group_of("stranger", counter) for counter in range(40))
+    book, rounds = start(answers, replay=replay)
+    offer(book, (group_of("stranger", counter) for counter in range(40)))
     await play(rounds, range(12))
     answers.right = 0
     await play(rounds, range(12, 16))

@@ -7,16 +7,16 @@ import pytest
 import trio
 
 from sapo_node.app.state import SCHEMA
+from sapo_node.groups.book import Book, newest
 from sapo_node.groups.messages import RequestError, Sampled
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LOCAL, LocalGroup, State, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import LOCAL, external_id, trained_per_peer
-from sapo_node.training.take_back import MAX_ROWS, PHRASE_CHARACTERS, taken_back
+from sapo_node.training.batch_log import external_id, trained_per_peer
+from sapo_node.training.take_back import MAX_ROWS, PHRASE_CHARACTERS, TAKEN_BACK, taken_back
 from sapo_node.training.trainer import MAX_FAILURES, Trainer
-from sapo_protocol import Completion, Finish
+from sapo_protocol import Completion, Finish, load_manifest
 from swarm_parts import Oracle
 
 OWN = LocalGroup("products", "What?", bytes(32), (Sampled("a", "stop", (1,)),) * 2, (True, False), (0.7, -0.7))
@@ -92,10 +92,9 @@ def trainer(database, policy):
     return trainer_of(database, policy)
 
 
-def trainer_of(database, policy, **parts):
-    return Trainer(
-        database, Pool(database), policy, objective="positive-only", checkpoint_every=EVERY, now=lambda: 7.0, **parts
-    )
+def trainer_of(database, policy, kind=Book):
+    book = kind(database, load_manifest("starter"), rng=random.Random(0))
+    return Trainer(database, book, policy, objective="positive-only", checkpoint_every=EVERY, now=lambda: 7.0)
 
 
 async def play(trainer, steps, *, poison=True):
@@ -252,12 +251,14 @@ async def test_a_node_that_is_killed_in_between_ends_where_an_undisturbed_one_do
 async def test_a_transaction_that_fails_leaves_the_decision_and_the_next_start_carries_it_out(
     database, policy, manifest
 ):
-    def fail(*_):
-        raise Killed
+    class Failing(Book):
+        def take_back(self, numbers, why, *, counted):
+            super().take_back(numbers, why, counted=counted)
+            raise Killed
 
     await play(trainer_of(database, policy), range(1, 6))
     with pytest.raises(Killed):
-        await trainer_of(database, policy, on_taken_back=fail).take_back(is_poison, "why")
+        await trainer_of(database, policy, Failing).take_back(is_poison, "why")
     policy.come_back()
     await trainer_of(database, policy).recover()
     assert (policy.weights, counts_of(database)) == await clean(manifest, 5)
@@ -305,14 +306,11 @@ async def test_steps_whose_batches_are_gone_are_not_taken_back(trainer, policy, 
     assert policy.step == 2
 
 
-async def test_whoever_listens_hears_which_groups_were_taken_back(database, policy):
-    heard = []
-    trainer = trainer_of(database, policy, on_taken_back=lambda *told: heard.append(told))
+async def test_the_book_says_which_groups_were_taken_back_and_why(database, trainer):
     await play(trainer, [1, 2])
     await trainer.take_back(is_poison, "why")
-    [(taken, groups)] = heard
-    assert taken.cause == "why"
-    assert groups == {(2, external_id(group_of("poisoner", counter))) for counter in (4, 5)}
+    gone = {each.key: each.state for each in newest(database, 20) if each.why == f"{TAKEN_BACK}: why"}
+    assert gone == {group_of("poisoner", counter).key: State.LEFT_OUT for counter in (4, 5)}
 
 
 async def test_the_operator_is_told_in_one_line(trainer, caplog):

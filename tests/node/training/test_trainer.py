@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from books import book_of, offer
 from sapo_node.groups.codec import to_json
 from sapo_node.groups.messages import GroupReport, Refusal, RequestError, Sampled
+from sapo_node.groups.record import LOCAL, LocalGroup, VerifiedGroup
 from sapo_node.groups.stats import Interval
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.processes.frames import write_frame
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, WeightedGroup
-from sapo_node.training.batch_log import LOCAL, external_id, local_id, stored_batch, trained_per_peer
+from sapo_node.training.batch_log import external_id, local_id, stored_batch, trained_per_peer
 from sapo_node.training.trainer import MAX_FAILURES, Trainer
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Completion, Finish, LocalError
@@ -62,8 +62,8 @@ class Mortal(Oracle):
 
 
 @pytest.fixture
-def pool(database):
-    return Pool(database)
+def book(database):
+    return book_of(database)
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def policy(manifest):
 
 
 @pytest.fixture
-def trainer(database, pool, policy):
-    return Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)
+def trainer(database, book, policy):
+    return Trainer(database, book, policy, objective="positive-only", checkpoint_every=3)
 
 
 async def test_a_round_trains_local_groups_on_their_own_tokens_and_external_ones_on_text(trainer, policy):
@@ -105,10 +105,10 @@ async def test_a_batch_of_the_longest_texts_that_are_drawn_can_be_stored_and_sen
     write_frame(nowhere.fileno(), to_json(batch.request))
 
 
-async def test_what_is_trained_on_leaves_the_pool_for_good(trainer, pool):
-    pool.add([external()])
+async def test_what_is_trained_on_leaves_the_pool_for_good(trainer, book):
+    offer(book, [external()])
     await trainer.train([LOCAL_GROUP], [weighted()])
-    assert pool.groups() == []
+    assert book.offered() == []
 
 
 def standing_in(counter, of):
@@ -125,34 +125,34 @@ class Emptying(Mortal):
         return replace(report, groups={**emptied, **stand_ins})
 
 
-async def test_a_stand_in_that_is_not_needed_stays_in_the_pool_and_leaves_the_batch(trainer, pool, database):
-    pool.add([external(0), external(1)])
+async def test_a_stand_in_that_is_not_needed_stays_in_the_pool_and_leaves_the_batch(trainer, book, database):
+    offer(book, [external(0), external(1)])
     report = await trainer.train([LOCAL_GROUP], [weighted(0), standing_in(1, of=0)])
     assert external_id(external(1)) not in report.groups
-    assert pool.groups() == [external(1)]
+    assert book.offered() == [external(1)]
     assert set(stored_batch(database, 1).peers) == {local_id(0), external_id(external(0))}
 
 
-async def test_a_stand_in_that_was_trained_on_leaves_the_pool_and_counts(manifest, pool, database):
-    pool.add([external(0), external(1)])
+async def test_a_stand_in_that_was_trained_on_leaves_the_pool_and_counts(manifest, book, database):
+    offer(book, [external(0), external(1)])
     policy = Emptying(manifest, random.Random(0))
-    trainer = Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)
+    trainer = Trainer(database, book, policy, objective="positive-only", checkpoint_every=3)
     report = await trainer.train([LOCAL_GROUP], [weighted(0), standing_in(1, of=0)])
     assert report.groups[external_id(external(1))].tokens == 10
-    assert pool.groups() == []
+    assert book.offered() == []
     assert trained_per_peer(database) == {LOCAL: (1, 10), "peer": (1, 10)}
 
 
-async def test_a_stand_in_of_a_batch_that_a_crash_interrupted_leaves_the_pool_with_the_replay(manifest, pool, database):
-    pool.add([external(0), external(1)])
+async def test_a_stand_in_of_a_batch_that_a_crash_interrupted_leaves_the_pool_with_the_replay(manifest, book, database):
+    offer(book, [external(0), external(1)])
     policy = Emptying(manifest, random.Random(0))
-    Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)._commit(
+    Trainer(database, book, policy, objective="positive-only", checkpoint_every=3)._commit(
         [LOCAL_GROUP], [weighted(0), standing_in(1, of=0)]
     )
-    assert pool.groups() == [external(1)]
-    again = Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)
+    assert book.offered() == [external(1)]
+    again = Trainer(database, book, policy, objective="positive-only", checkpoint_every=3)
     assert await again.recover() == 1
-    assert pool.groups() == []
+    assert book.offered() == []
 
 
 def test_the_stand_in_of_an_accused_group_takes_its_place(trainer):
@@ -171,23 +171,26 @@ async def test_a_death_in_mid_batch_replays_all_since_the_checkpoint_and_goes_on
     assert trained_per_peer(database) == {LOCAL: (6, 60), "peer": (6, 60)}
 
 
-async def test_a_killed_node_replays_what_it_had_stored(trainer, policy, database, pool):
+async def test_a_killed_node_replays_what_it_had_stored(trainer, policy, database, book):
     policy.deaths = (2,)
     await trainer.train([LOCAL_GROUP], [])
     trainer._commit([LOCAL_GROUP], [weighted()])  # stored, never dispatched: the node is killed here
     reborn = Mortal(policy.manifest, random.Random(0))
-    again = Trainer(database, pool, reborn, objective="positive-only", checkpoint_every=3)
+    again = Trainer(database, book, reborn, objective="positive-only", checkpoint_every=3)
     assert await again.recover() == 2
     assert [step for step, _ in reborn.trained] == [1, 2]
 
 
-async def test_a_killed_node_trains_again_on_what_its_round_replayed(trainer, policy, database, pool):
-    trainer._commit([LOCAL_GROUP], [], [LOCAL_GROUP])  # stored, never dispatched: the node is killed here
-    again = Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)
+async def test_a_killed_node_trains_again_on_what_its_round_replayed(trainer, policy, database, book):
+    await trainer.train([LOCAL_GROUP], [])
+    success = replace(LOCAL_GROUP, completions=COMPLETIONS[:1], rewards=(True,), advantages=(0.7,))
+    trainer._commit([replace(LOCAL_GROUP, counter=1)], [], [success])  # stored, never dispatched: the node is killed
+    again = Trainer(database, book, policy, objective="positive-only", checkpoint_every=3)
     assert await again.recover() == 1
-    ((_, groups),) = policy.trained
-    assert [(each.id, each.source) for each in groups] == [(local_id(0), "local"), (local_id(0, "replay"), "replay")]
-    assert trained_per_peer(database) == {LOCAL: (2, 20)}
+    _, (_, (local, replayed)) = policy.trained
+    assert (local.id, local.source, local.completions) == (local_id(0), "local", COMPLETIONS)
+    assert (replayed.id, replayed.source, replayed.completions) == (local_id(0, "replay"), "replay", COMPLETIONS[:1])
+    assert trained_per_peer(database) == {LOCAL: (3, 30)}
 
 
 async def test_recovering_with_nothing_to_do_trains_nothing(trainer, policy):
@@ -201,11 +204,11 @@ async def test_batches_that_the_checkpoint_before_could_need_are_kept(trainer, d
     assert [step for (step,) in database.rows("SELECT step FROM batches")] == [7, 8, 9]
 
 
-async def test_a_fall_back_to_the_checkpoint_before_can_be_replayed(trainer, database, pool, policy):
+async def test_a_fall_back_to_the_checkpoint_before_can_be_replayed(trainer, database, book, policy):
     for _ in range(7):
         await trainer.train([LOCAL_GROUP], [])
     older = Mortal(policy.manifest, random.Random(0), step=3)  # checkpoint 6 was corrupt
-    again = Trainer(database, pool, older, objective="positive-only", checkpoint_every=3)
+    again = Trainer(database, book, older, objective="positive-only", checkpoint_every=3)
     assert await again.recover() == 4
     assert [step for step, _ in older.trained] == [4, 5, 6, 7]
 
@@ -262,14 +265,14 @@ async def test_an_alarm_is_stored_with_the_batches_after_it(trainer, policy, dat
 
 
 async def test_a_killed_node_goes_back_to_the_best_weights_in_the_step_that_it_had_stored(
-    trainer, policy, database, pool
+    trainer, policy, database, book
 ):
     for point in (0.9, 0.1):
         await trainer.train([LOCAL_GROUP], [])
         await trainer.evaluated(policy.step, held_out(point))
     trainer._commit([LOCAL_GROUP], [])  # stored, never dispatched: the node is killed here
     reborn = Mortal(policy.manifest, random.Random(0))
-    again = Trainer(database, pool, reborn, objective="positive-only", checkpoint_every=3)
+    again = Trainer(database, book, reborn, objective="positive-only", checkpoint_every=3)
     await again.recover()
     await again.train([LOCAL_GROUP], [])
     assert [each.restart for each in reborn.requests] == [None, None, 1, None]

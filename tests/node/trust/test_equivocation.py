@@ -106,7 +106,7 @@ async def test_evidence_bans_an_issuer_that_this_node_never_met_and_is_passed_on
 async def test_the_rollouts_of_a_convict_are_dropped_from_the_inbox(validator, author):
     await validator.ingest.handle(validator.sender, author.message(epoch=5), shard=0)
     await validator.ingest.handle_evidence(validator.sender, evidence_against(author))
-    assert len(validator.pending_queue) == 0
+    assert validator.book.waiting == 0
 
 
 async def test_evidence_against_a_convict_is_ignored_before_any_signature_is_checked(validator, author):

@@ -8,10 +8,11 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
+from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.trust.constants import Evidence, PeerState
 from sapo_node.trust.ledger import Account, Ledger
 from sapo_node.verification.sandbox.messages import ScoreRequest
-from sapo_node.verification.verifier import Unusable, Verifier
+from sapo_node.verification.verifier import Verifier
 from sapo_protocol import (
     Header,
     assign,
@@ -22,6 +23,11 @@ from sapo_protocol import (
     peer_id,
 )
 from swarm_parts import OpenScorer
+
+
+async def groups_of(verifier, rollout, **settings):
+    found = await verifier.verify(rollout, **settings)
+    return [finding for finding in found.values() if isinstance(finding, VerifiedGroup)]
 
 
 class FailingScorer:
@@ -43,7 +49,7 @@ def verifier(manifest, ledger):
 
 async def test_an_honest_group_is_verified_with_rewards_computed_here(verifier, author):
     group, body, task = right_and_wrong(author)
-    (verified,) = await verifier.verify(rollout(author, [group], [body]))
+    (verified,) = await groups_of(verifier, rollout(author, [group], [body]))
     assert verified.rewards == (True,) * 3 + (False,) * 5
     assert verified.prompt == task.prompt
     assert verified.completions == body.completions
@@ -51,14 +57,14 @@ async def test_an_honest_group_is_verified_with_rewards_computed_here(verifier, 
 
 async def test_verified_groups_raise_trust(verifier, author, ledger):
     group, body, _ = right_and_wrong(author)
-    await verifier.verify(rollout(author, [group], [body]))
+    await groups_of(verifier, rollout(author, [group], [body]))
     assert ledger.of(peer_id(author.issuer)).trust > 0.5
 
 
 async def test_a_false_claim_is_caught_remembered_and_not_trained_on(verifier, author, ledger):
     group, body, _ = right_and_wrong(author)
     lie = replace(group, claims=(False, *group.claims[1:]))
-    assert await verifier.verify(rollout(author, [lie], [body])) == []
+    assert await groups_of(verifier, rollout(author, [lie], [body])) == []
     assert verifier.unusable == {Unusable.FALSE_CLAIM: 1}
     assert ledger.of(peer_id(author.issuer)).trust < 0.5
 
@@ -66,7 +72,7 @@ async def test_a_false_claim_is_caught_remembered_and_not_trained_on(verifier, a
 async def test_wrong_answers_honestly_claimed_cost_nothing(manifest, author, ledger):
     group, body, _ = right_and_wrong(author, right=0)
     always_audit = Verifier(context_of(manifest, AlwaysFirst()), OpenScorer(), ledger)
-    assert await always_audit.verify(rollout(author, [group], [body])) == []
+    assert await groups_of(always_audit, rollout(author, [group], [body])) == []
     assert ledger.of(peer_id(author.issuer)).evidence.bad == 0
 
 
@@ -74,7 +80,7 @@ async def test_a_group_of_a_held_out_prompt_is_left_out_and_proves_as_much_as_an
     group, body, task = right_and_wrong(author)
     verifier = Verifier(context_of(manifest, random.Random(1)), OpenScorer(), ledger)
     verifier.held_out.add(task.prompt)
-    assert await verifier.verify(rollout(author, [group], [body])) == []
+    assert await groups_of(verifier, rollout(author, [group], [body])) == []
     assert verifier.unusable == {Unusable.HELD_OUT: 1}
     assert ledger.of(peer_id(author.issuer)).evidence.good > 0
 
@@ -90,7 +96,7 @@ async def test_a_group_claimed_flat_is_not_scored_unless_audited(manifest, datab
     ledger = Ledger(database, trusted=[peer_id(author.issuer)])
     verifier = Verifier(context_of(manifest, random.Random(1)), OpenScorer(), ledger)
     group, body, _ = right_and_wrong(author, right=0)
-    assert await verifier.verify(rollout(author, [group], [body])) == []
+    assert await groups_of(verifier, rollout(author, [group], [body])) == []
     assert verifier.unusable == {Unusable.CLAIMED_ZERO_ADVANTAGE: 1}
 
 
@@ -98,14 +104,14 @@ async def test_a_group_claimed_flat_is_not_scored_unless_audited(manifest, datab
 async def test_groups_without_advantage_earn_nothing_also_where_they_are_audited(manifest, author, ledger, right):
     verifier = Verifier(context_of(manifest, AlwaysFirst()), OpenScorer(), ledger)
     groups, bodies, _ = zip(*(right_and_wrong(author, k, right=right) for k in range(16)), strict=True)
-    assert await verifier.verify(rollout(author, groups, bodies)) == []
+    assert await groups_of(verifier, rollout(author, groups, bodies)) == []
     assert verifier.unusable == {Unusable.ZERO_ADVANTAGE: 16}
     assert ledger.of(peer_id(author.issuer)) == Account(peer_id(author.issuer))
 
 
 async def test_an_untrusted_peer_is_audited_no_more_often_than_others(verifier, author):
     group, body, _ = right_and_wrong(author, right=0)
-    assert await verifier.verify(rollout(author, [group], [body])) == []
+    assert await groups_of(verifier, rollout(author, [group], [body])) == []
     assert verifier.unusable == {Unusable.CLAIMED_ZERO_ADVANTAGE: 1}
 
 
@@ -118,7 +124,7 @@ async def test_a_lie_about_a_flat_group_is_found_by_audit(manifest, author, ledg
 
 async def test_another_question_is_drift_and_nobodys_lie(verifier, author, ledger):
     group, body, _ = right_and_wrong(author)
-    assert await verifier.verify(rollout(author, [replace(group, digest=bytes(32))], [body])) == []
+    assert await groups_of(verifier, rollout(author, [replace(group, digest=bytes(32))], [body])) == []
     assert verifier.unusable == {Unusable.OTHER_TASK: 1}
     assert ledger.of(peer_id(author.issuer)).evidence == Evidence()
 
@@ -128,14 +134,14 @@ async def test_text_copied_from_another_peer_answers_the_wrong_question(verifier
     theirs, body, _ = right_and_wrong(other_author)
     own, _, _ = right_and_wrong(author)
     copy = replace(own, claims=theirs.claims, body=theirs.body)
-    assert await verifier.verify(rollout(author, [copy], [body])) == []
+    assert await groups_of(verifier, rollout(author, [copy], [body])) == []
     assert ledger.of(peer_id(author.issuer)).evidence.bad > 0
 
 
 async def test_a_scorer_that_fails_closed_yields_nothing_and_blames_nobody(manifest, author, ledger):
     verifier = Verifier(context_of(manifest, random.Random(1)), FailingScorer(), ledger)
     group, body, _ = right_and_wrong(author)
-    assert await verifier.verify(rollout(author, [group], [body])) == []
+    assert await groups_of(verifier, rollout(author, [group], [body])) == []
     assert verifier.unusable == {Unusable.UNSCORED: 1}
     assert ledger.of(peer_id(author.issuer)).state is PeerState.UNTRUSTED
 
@@ -145,7 +151,9 @@ async def test_a_signed_hash_of_something_that_is_no_body_is_charged_to_its_auth
     junk = b"\xff junk"
     envelope = author.envelope(Header(5, 0, (replace(group, body=hashlib.sha256(junk).digest()),)))
     opened = open_envelope(parse_envelope(envelope, network_id=author.manifest.network_id))
-    assert await verifier.verify(match_bodies(opened, decode_header(opened.payload, author.manifest), (junk,))) == []
+    assert (
+        await groups_of(verifier, match_bodies(opened, decode_header(opened.payload, author.manifest), (junk,))) == []
+    )
     assert verifier.unusable == {Unusable.MALFORMED_BODY: 1}
     assert ledger.of(peer_id(author.issuer)).evidence.bad > 0
 
@@ -153,7 +161,7 @@ async def test_a_signed_hash_of_something_that_is_no_body_is_charged_to_its_auth
 async def test_a_body_left_out_is_skipped_and_the_others_are_verified(verifier, author):
     first, _, _ = right_and_wrong(author, 0)
     second, body, _ = right_and_wrong(author, 1)
-    groups = await verifier.verify(rollout(author, [first, second], [None, body]))
+    groups = await groups_of(verifier, rollout(author, [first, second], [None, body]))
     assert [group.k for group in groups] == [1]
 
 
@@ -179,6 +187,6 @@ async def test_a_request_names_the_assigned_task_and_nothing_of_the_peers(author
 async def test_a_group_whose_body_came_with_an_earlier_message_is_not_counted_as_left_out(verifier, author):
     parts = [right_and_wrong(author, k) for k in range(3)]
     groups, bodies = [part[0] for part in parts], [part[1] for part in parts]
-    for came in ([bodies[0], None, None], [None, bodies[1], None]):
-        await verifier.verify(rollout(author, groups, came))
+    await groups_of(verifier, rollout(author, groups, [bodies[0], None, None]))
+    await groups_of(verifier, rollout(author, groups, [None, bodies[1], None]), known={0, 1, 2})
     assert verifier.unusable == {Unusable.NO_BODY: 2}

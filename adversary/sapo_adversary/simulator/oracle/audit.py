@@ -15,7 +15,7 @@ from typing import Any
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.advantage import counts
 from sapo_node.groups.messages import ExternalObjective, TrainReport
-from sapo_node.groups.types import GroupKey, LocalGroup
+from sapo_node.groups.record import GroupKey, LocalGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.training.batch_log import external_id
 from sapo_node.training.trainer import Trainer
@@ -129,7 +129,7 @@ class Audit:
         counted = [each if counts(each, external=True, objective=objective) else 0.0 for each in weighted.advantages]
         findings.loss_weight[role] += weighted.weight * _loss_weight(counted, texts)
         findings.gains[role] += [weighted.weight * each for each in weighted.advantages if each > 0]
-        place = group.place
+        place = group.key
         if place in findings.taken:
             findings.violations[Violation.REPLAYED] += 1
         findings.taken.add(place)

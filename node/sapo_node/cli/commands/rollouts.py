@@ -11,7 +11,6 @@ from sapo_node.app.config import Config
 from sapo_node.cli.commands.options import as_json, configured, database_of
 from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.terminal import say, say_json
-from sapo_node.observability.journal import Journal
 from sapo_node.rollouts.export import export as export_groups
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM
 from sapo_node.rollouts.verify import MAX_FAILURES, Verification
@@ -46,7 +45,7 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
     were written by peers, and nobody has read them.
     """
     with database_of(config) as database:
-        groups = export_groups(database, load_manifest(config.swarm), folder, Journal(database).masks)
+        groups = export_groups(database, load_manifest(config.swarm), folder)
     if json_output:
         say_json({"groups": groups})
     else:

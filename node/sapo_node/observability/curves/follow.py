@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from sapo_node.groups import book
+from sapo_node.groups.record import Entry
 from sapo_node.observability.curves.names import of_evaluation, of_round
 from sapo_node.observability.curves.targets import Point
+from sapo_node.observability.group_facts import facts_of
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import Entry, Journal
 from sapo_node.observability.stored import Round
 from sapo_node.storage.database import Database
 
@@ -19,7 +21,7 @@ class Follower:
     def __init__(self, database: Database, *, round_: int, evaluation: int) -> None:
         """Begin after this round and this evaluation, which are steps."""
         self._history = History(database)
-        self._journal = Journal(database)
+        self._database = database
         self._round = round_
         self._evaluation = evaluation
 
@@ -35,16 +37,16 @@ class Follower:
 
     def _of_round(self, metrics: Round) -> Point:
         step = metrics["step"]
-        groups = self._journal.local_round(metrics["epoch"], metrics["counter"])
-        rewards = [float(each["reward"]) for group in groups for each in group.facts["completions"]]
+        groups = book.local_round(self._database, metrics["epoch"], metrics["counter"])
+        rewards = [float(reward) for group in groups for reward in group.rewards]
         shown = step == 1 or step % COMPLETIONS_EVERY == 0
         rows = [row for group in groups for row in _rows(step, group)] if shown else []
         return Point(step, metrics["at"], of_round(metrics, rewards), tuple(rows))
 
 
 def _rows(step: int, group: Entry) -> list[tuple[Any, ...]]:
-    prompt = group.facts["question"]
+    facts = facts_of(group)
     return [
-        (step, prompt, each["text"], float(each["reward"]), each.get("advantage", 0.0))
-        for each in group.facts["completions"]
+        (step, group.prompt, each["text"], float(each["reward"]), each.get("advantage", 0.0))
+        for each in facts.get("completions", ())
     ]

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
+from sapo_node.groups import book
 from sapo_node.groups.curve import MAX_POINTS
+from sapo_node.groups.record import State
 from sapo_node.observability.condition import Condition, condition_of
 from sapo_node.observability.fleet import summary
+from sapo_node.observability.group_facts import as_dict
 from sapo_node.observability.history import TAKEN, History
-from sapo_node.observability.journal import Fate, Journal
 from sapo_node.observability.overview import KINDS, Overview, at_rest, kind_of, overview, unit_of
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
@@ -32,7 +34,6 @@ class Facts:
     def __init__(self, database: Database, parts: Iterable[str] = (), *, rests: str = "between rounds") -> None:
         """The node has started when all `parts` are ready. `rests` says what it does between the phases of a round."""
         self._database = database
-        self._journal = Journal(database)
         self._starting = dict.fromkeys(parts, False)
         self._rests = rests
         self._health: dict[str, Callable[[], str]] = {}
@@ -102,13 +103,13 @@ class Facts:
         """The learning curve from one round to another, in at most MAX_POINTS points."""
         return {"points": [asdict(point) for point in History(self._database).points_between(first, last)]}
 
-    def groups(self, fate: Fate | None, last: int = SHOWN_GROUPS) -> dict[str, Any]:
-        """The newest groups, of one fate or of all, the number of groups by fate, and the newest refusals."""
-        groups, refusals = self._journal.groups(min(last, MOST_GROUPS), fate), self._journal.refusals(SHOWN_REFUSALS)
+    def groups(self, state: State | None, last: int = SHOWN_GROUPS) -> dict[str, Any]:
+        """The newest groups, of one state or of all, the number of groups by state, and the newest refusals."""
+        groups = book.newest(self._database, min(last, MOST_GROUPS), state)
         return {
-            "counts": self._journal.counts(),
-            "groups": [_explained(asdict(each)) for each in groups],
-            "refusals": [_explained(asdict(each)) for each in refusals],
+            "counts": book.counts(self._database),
+            "groups": [_explained(as_dict(each)) for each in groups],
+            "refusals": [_explained(asdict(each)) for each in book.refusals(self._database, SHOWN_REFUSALS)],
         }
 
 

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from sapo_node.groups.record import State
 from sapo_node.http.server import Answer, Request, is_loopback, refusal, serve
 from sapo_node.net.addresses import host_and_port
 from sapo_node.observability import explain
 from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
 from sapo_node.observability.dashboard.prometheus import exposition
-from sapo_node.observability.journal import Fate
 from sapo_node.observability.overview import overview
 from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.private import write_private
@@ -183,8 +183,8 @@ class Dashboard:
                 return self._facts.state()
             case ["summary"]:
                 return self._facts.summary()
-            case ["groups"] if (fate := query.get("fate", "")) in ("", *Fate):
-                return self._facts.groups(Fate(fate) if fate else None, _whole(query, "last", SHOWN_GROUPS))
+            case ["groups"] if (state := query.get("state", "")) in ("", *State):
+                return self._facts.groups(State(state) if state else None, _whole(query, "last", SHOWN_GROUPS))
             case ["curve"]:
                 return self._facts.curve(_whole(query, "first"), _whole(query, "last"))
             case ["peers", peer]:

@@ -26,11 +26,10 @@ from dataclasses import dataclass, field
 
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import FilterName
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, Span, VerifiedGroup, merged
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.baseline import BaselineFilter
 from sapo_node.sampling.filters.equation import EquationFilter
-from sapo_node.sampling.filters.habits import Span, merged
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.filters.length import LengthFilter
 from sapo_node.sampling.filters.min_token_prob import MinTokenProbFilter

@@ -7,7 +7,7 @@ most of its other half.
 from typing import ClassVar
 
 from sapo_node.groups.messages import FilterName
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import own_advantages

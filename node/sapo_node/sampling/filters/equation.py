@@ -18,7 +18,7 @@ from math import prod
 from typing import ClassVar
 
 from sapo_node.groups.messages import FilterName
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
 _SIGNS = str.maketrans("×·⋅\u2217\u2212\uff0b\uff0d\uff1d\uff0a\ufe62\ufe63\ufe66\u207c\u208c", "****-+-=*+-===")

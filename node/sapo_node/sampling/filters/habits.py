@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 
 from sapo_node.groups.answer import answer_span
+from sapo_node.groups.record import Span
 from sapo_node.sampling.filters.texts import LocalTexts
 
 Habit = tuple[str, ...]
 """Words that follow one another."""
-Span = tuple[int, int]
-"""First character, and the one behind the last."""
 
 LONGEST = 3
 """Words of a habit."""
@@ -83,17 +82,6 @@ def _spans(matches: Sequence[re.Match[str]]) -> Iterator[Span]:
     for count in range(1, LONGEST + 1):
         yield from zip(begins, ends[count - 1 :], strict=False)
     yield from (match.span() for match in matches if _counts_as_it_stands(match[0]))
-
-
-def merged(spans: Iterable[Span]) -> list[Span]:
-    """The spans in order, where those that overlap or touch are one."""
-    found: list[Span] = []
-    for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((begin, end))
-    return found
 
 
 def _counts_as_it_stands(word: str) -> bool:

@@ -5,9 +5,8 @@ from typing import Any, ClassVar
 
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import FilterName
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, Span, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
-from sapo_node.sampling.filters.habits import Span
 
 
 class Filter:

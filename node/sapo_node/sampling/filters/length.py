@@ -14,7 +14,7 @@ from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.ranges import Count
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
 KEPT = 64

@@ -32,16 +32,14 @@ from typing import Any, ClassVar
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.ranges import Count
-from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
+from sapo_node.groups.record import GroupKey, LocalGroup, Span, VerifiedGroup, merged
 from sapo_node.sampling.alarm import Alarm, ReplayBudget, Rounds
 from sapo_node.sampling.filters.habits import (
     LOCAL_WINDOW,
     Habit,
     LocalWindow,
-    Span,
     Window,
     habits_in,
-    merged,
     shares_of,
     teaches,
 )
@@ -114,9 +112,9 @@ class NgramFilter(Filter):
 
     def read(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
         """Count what the texts of a new group show."""
-        if group.place not in self._seen and texts:
+        if group.key not in self._seen and texts:
             self._offer(self._sent(group, texts))
-        self._seen.add(group.place)
+        self._seen.add(group.key)
 
     def trained(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
         """Count what the texts show that were trained on."""
@@ -127,7 +125,7 @@ class NgramFilter(Filter):
         self._quiet = max(0, self._quiet - 1)
         self._repeats.pass_round()
         self._budget.pass_round()
-        self._seen = {group.place for group in offered}
+        self._seen = {group.key for group in offered}
         sources = self._sources.peers({group.peer for group in offered})
         if offered:
             sources += self._sources.pools
@@ -183,7 +181,7 @@ class NgramFilter(Filter):
             self._offer(sent)
         for sent in known.trained:
             self._train(sent)
-        self._seen = {sent.place for sent in known.external}
+        self._seen = {sent.key for sent in known.external}
         self._masked, self._quiet, self._repeats = set(known.masked), known.quiet, Repeats(known.raised)
         self._budget.rounds = known.budget
 
@@ -203,7 +201,7 @@ class NgramFilter(Filter):
         self._stored_local.add(texts)
 
     def _sent(self, group: VerifiedGroup, texts: Sequence[str]) -> Sent:
-        return Sent(group.place, group.peer, self._tier_of(group.peer), group.dataset, tuple(texts))
+        return Sent(group.key, group.peer, self._tier_of(group.peer), group.dataset, tuple(texts))
 
     def _offer(self, sent: Sent) -> None:
         self._sources.offer(sent, self._counted(shares_of(sent.texts)))

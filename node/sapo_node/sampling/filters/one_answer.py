@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from sapo_node.groups.answer import ANSWER_END, answer_end
 from sapo_node.groups.messages import FilterName
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.record import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
 

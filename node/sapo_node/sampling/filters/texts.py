@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from sapo_node.groups.types import GroupKey
+from sapo_node.groups.record import GroupKey
 from sapo_node.trust.constants import Tier
 
 STORED_BYTES = 1_000_000
@@ -30,7 +30,7 @@ class LocalTexts:
 class Sent:
     """The correct completions that a peer gave to one prompt."""
 
-    place: GroupKey
+    key: GroupKey
     peer: str
     tier: Tier
     dataset: str

@@ -29,22 +29,22 @@ function answer(completion) {
 function group(each, open) {
   const facts = each.facts, rewards = (facts.completions || []).map((completion) => completion.reward);
   const correct = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} correct` : "";
-  const fate = each.fate === "left out" ? each.kind : each.fate;
-  const summary = make("summary", "", make("span", `fate ${fate.split(" ")[0]}`, fate === "own" ? "local" : fate), make("span", facts.dataset ? "" : "note", facts.dataset || "texts not kept"), make("span", "", correct), make("span", "note", each.peer ? `by ${short(each.peer)}` : "by this node"), make("span", "note", each.step ? `step ${each.step}` : each.why));
+  const state = each.state === "left out" ? each.kind : each.state;
+  const summary = make("summary", "", make("span", `became ${state.split(" ")[0]}`, state === "own" ? "local" : state), make("span", facts.dataset ? "" : "note", facts.dataset || "texts not kept"), make("span", "", correct), make("span", "note", each.peer ? `by ${short(each.peer)}` : "by this node"), make("span", "note", each.step ? `step ${each.step}` : each.why));
   const details = make("details", "", summary);
   details.dataset.number = each.number;
   details.open = open;
   if (each.why) details.append(make("p", "note", `${each.why}. ${each.means} ${each.change}`));
-  if (each.fate === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on${facts.masked ? `, and filters masked ${facts.masked} tokens of its correct completions` : ""}.`));
-  if (facts.question) details.append(make("pre", "", facts.question));
+  if (each.state === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on${facts.masked ? `, and filters masked ${facts.masked} tokens of its correct completions` : ""}.`));
+  if (facts.prompt) details.append(make("pre", "", facts.prompt));
   for (const completion of facts.completions || []) details.append(answer(completion));
   if (each.envelope_id) details.append(make("p", "id", `envelope ${each.envelope_id.slice(0, ENVELOPE)}, group ${each.k}`));
   return details;
 }
 
 function showGroups({ groups, counts }) {
-  const fate = chosen();
-  const total = fate ? counts[fate] || 0 : Object.values(counts).reduce((sum, each) => sum + each, 0);
+  const state = chosen();
+  const total = state ? counts[state] || 0 : Object.values(counts).reduce((sum, each) => sum + each, 0);
   $("groups-count").textContent = total ? `The newest ${number(groups.length)} of ${number(total)} that the node remembers.` : "";
   $("more").hidden = groups.length < shown || shown >= total;
   if ($("groups").contains(document.activeElement)) return; // somebody reads here with the keyboard
@@ -57,13 +57,13 @@ function showRefusals(refusals) {
   put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${moment(each.at)}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, ENVELOPE)}` : ""}`))));
 }
 
-const chosen = () => document.querySelector("input[name=fate]:checked").value;
+const chosen = () => document.querySelector("input[name=state]:checked").value;
 
 const asked = turns();
 
 export async function askGroups() {
   const isNewest = asked();
-  const feed = await get(`api/groups?fate=${encodeURIComponent(chosen())}&last=${shown}`);
+  const feed = await get(`api/groups?state=${encodeURIComponent(chosen())}&last=${shown}`);
   if (!isNewest()) return;
   showGroups(feed);
   showRefusals(feed.refusals);
@@ -74,5 +74,5 @@ function show(most) {
   askGroups().catch((error) => ($("groups-count").textContent = error.message));
 }
 
-for (const input of document.querySelectorAll("input[name=fate]")) input.addEventListener("change", () => show(FEW));
+for (const input of document.querySelectorAll("input[name=state]")) input.addEventListener("change", () => show(FEW));
 $("more").addEventListener("click", () => show(shown + MORE));

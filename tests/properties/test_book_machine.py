@@ -1,4 +1,4 @@
-"""The inbox against a dictionary: what waits, what makes room, and what a draw may give."""
+"""The rollouts that wait, against a dictionary: what waits, what makes room, and what a draw may give."""
 
 import hashlib
 import random
@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sapo_node.ingest import pending
-from sapo_node.ingest.pending import PendingQueue
+from sapo_node.groups import book
+from sapo_node.groups.book import Book
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import MAX_AGE, Tier
 from sapo_node.trust.limits import Limits
@@ -74,10 +74,10 @@ def rollout_of(author: int, epoch: int, counter: int) -> Rollout:
     return open_message(encode_message(envelope, tuple(bodies)), MANIFEST)
 
 
-class InboxMachine(RuleBasedStateMachine):
+class WaitingMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.database = Database(None, (pending.SCHEMA,))
+        self.database = Database(None, (book.SCHEMA,))
         self.waiting: dict[bytes, Waiting] = {}
         """By envelope id, in the order of arrival."""
         self.the_node_restarts()
@@ -89,7 +89,7 @@ class InboxMachine(RuleBasedStateMachine):
 
     @rule(tier=tiers, last=st.sets(st.sampled_from(PEERS)))
     def one_is_drawn(self, tier, last):
-        drawn = self.pending_queue.draw(tier, last=last.__contains__)
+        drawn = self.book.draw(tier, last=last.__contains__)
         there = [each for each in self.waiting.values() if each.tier == tier]
         if drawn is None:
             assert not there
@@ -107,30 +107,30 @@ class InboxMachine(RuleBasedStateMachine):
         assert len(list(filter(None, taken))) == min(1, len(list(filter(None, there))))
         assert all(body in (None, waited) for body, waited in zip(taken, there, strict=True))
         left = tuple(None if body else waited for body, waited in zip(taken, there, strict=True))
-        assert self.pending_queue.waits(drawn.opened.envelope_id) is any(left)
+        assert bool(book.waiting_of(self.database, drawn.opened.envelope_id.hex())) is any(left)
         if any(left):
             chosen.rollout = replace(chosen.rollout, bodies=left)
             self.waiting[drawn.opened.envelope_id] = chosen
 
     @rule(epoch=st.sampled_from([0, 4, 5, 8, 9]))
     def an_epoch_begins(self, epoch):
-        self.pending_queue.advance(epoch)
+        self.book.advance(epoch)
         self.keep(lambda each: epoch - each.rollout.header.epoch <= MAX_AGE)
 
     @rule(author=st.integers(0, len(KEYS) - 1))
     def a_peer_is_forgotten(self, author):
-        self.pending_queue.forget(PEERS[author])
+        self.book.forget(PEERS[author])
         self.keep(lambda each: each.peer != PEERS[author])
 
     @rule(author=st.integers(0, len(KEYS) - 1), groups=st.sampled_from([0, 0, 1, 2, 4]))
     def a_rollout_was_verified(self, author, groups):
-        self.pending_queue.credit(PEERS[author], groups)
+        self.book.lottery.credit(PEERS[author], groups)
         credit = self.credit.pop(PEERS[author], 0)
         self.credit[PEERS[author]] = max(0, min(MOST_CREDIT, credit + groups if groups else credit - 1))
 
     @rule(link=links)
     def a_link_ends(self, link):
-        self.pending_queue.end_link(link)
+        self.book.end_link(link)
         for each in self.waiting.values():
             each.link = "" if each.link == link else each.link
 
@@ -139,12 +139,12 @@ class InboxMachine(RuleBasedStateMachine):
         for each in self.waiting.values():
             each.link = ""
         self.credit: dict[str, int] = {}
-        self.pending_queue = PendingQueue(self.database, MANIFEST, rng=random.Random(0), limits=SMALL)
+        self.book = Book(self.database, MANIFEST, rng=random.Random(0), limits=SMALL)
 
     @invariant()
     def it_holds_what_waits_and_within_its_bounds(self):
         assert self.stored() == set(self.waiting)
-        assert len(self.pending_queue) == len(self.waiting)
+        assert self.book.waiting == len(self.waiting)
         assert all(count <= IN_TIER for count in Counter(each.tier for each in self.waiting.values()).values())
         assert all(count <= PER_PEER for count in Counter(each.peer for each in self.waiting.values()).values())
 
@@ -153,7 +153,7 @@ class InboxMachine(RuleBasedStateMachine):
         whole = rollout_of(author, epoch, counter)
         came = replace(whole, bodies=tuple(body if k else None for body, k in zip(whole.bodies, keep, strict=True)))
         known = self.waiting.pop(came.opened.envelope_id, None)
-        self.pending_queue.put(came, link=link, tier=tier)
+        self.book.arrive(came, link=link, tier=tier)
         if known:
             bodies = tuple(a or b for a, b in zip(came.bodies, known.rollout.bodies, strict=True))
             came = replace(came, bodies=bodies)
@@ -191,9 +191,9 @@ class InboxMachine(RuleBasedStateMachine):
         self.waiting = {key: each for key, each in self.waiting.items() if stays(each)}
 
     def stored(self) -> set[bytes]:
-        return {row[0] for row in self.database.rows("SELECT envelope_id FROM inbox")}
+        return {row[0] for row in self.database.rows("SELECT envelope_id FROM arrived")}
 
 
-def test_the_inbox_gives_the_newest_first_and_makes_room_where_most_is_held_and_oldest():
+def test_the_book_gives_the_newest_first_and_makes_room_where_most_is_held_and_oldest():
     """With its bounds made small enough to be met."""
-    run_state_machine_as_test(InboxMachine, settings=settings())
+    run_state_machine_as_test(WaitingMachine, settings=settings())
