@@ -11,10 +11,10 @@ from math import inf
 
 from research.gossip_cost.overlay import Peer, links
 from sapo_node.ingest.sync import HURRIED_INTERVAL
-from sapo_node.net.defences import NAMED, RESERVED_OUTBOUND
 from sapo_node.net.dialer import ENOUGH, MOST
 from sapo_node.net.host import CONNECTIONS
 from sapo_node.net.interface import TARGET_PEERS
+from sapo_node.net.settings import NAMED, RESERVED_OUTBOUND
 from sapo_protocol.limits import MAX_PX_PEERS
 
 PATIENCE_SECONDS = 600.0

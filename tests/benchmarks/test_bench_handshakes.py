@@ -9,12 +9,12 @@ import psutil
 import pytest
 import trio
 
-from sapo_node.net.connection_rate import ALL_BURST
+from sapo_node.net.link_budget import ALL_CONNECTIONS_BURST
 
 pytestmark = pytest.mark.bench
 
 NODE = Path(__file__).parents[1] / "node" / "net" / "answering_process.py"
-HANDSHAKES, REFUSED = int(ALL_BURST), 5_000
+HANDSHAKES, REFUSED = int(ALL_CONNECTIONS_BURST), 5_000
 MULTISTREAM, NOISE = b"\x13/multistream/1.0.0\n", b"\x07/noise\n"
 
 

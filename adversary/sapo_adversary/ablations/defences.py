@@ -32,7 +32,7 @@ from sapo_adversary.ablations.replacements import (
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.node import PARTS, Parts
 from sapo_node.groups.messages import reason_of
-from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
+from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.trust import constants
 from sapo_protocol import LocalError
 
@@ -121,7 +121,7 @@ DEFENCES: Mapping[str, Defence] = {
     "stream caps": Defence("node/sapo_node/net/pubsub.py", network={"gossip_streams": MANY, "streams": 10**6}),
     "anchors": Defence("node/sapo_node/net/anchors.py", network={"anchors": False}),
     "reserved slots": Defence("node/sapo_node/net/host.py", network={"reserved_outbound": 0}),
-    "inbound eviction": Defence("node/sapo_node/net/slots.py", network={"eviction": False}),
+    "inbound eviction": Defence("node/sapo_node/net/inbound.py", network={"eviction": False}),
     "no peer exchange": Defence("node/sapo_node/net/pubsub.py", network={"no_peer_exchange": False}),
     "records where they are": Defence(
         "node/sapo_node/net/service.py", network={"records_checked": False, "only_ours_dial": False}

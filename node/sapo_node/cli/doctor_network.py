@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.config import Config
 from sapo_node.cli.findings import Finding, bad, doubtful, good
-from sapo_node.net import addresses, listening
+from sapo_node.net import addresses
 from sapo_node.net.addresses import require_bootstrap
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
@@ -32,14 +32,14 @@ def check_addresses(config: Config, running: tuple[str, ...]) -> Iterator[Findin
     try:
         listen = tuple(addresses.parse_listen(text) for text in config.listen)
         announce = tuple(addresses.parse_announce(text) for text in config.announce)
-        listening.check_port_free(listen)
+        addresses.check_port_free(listen)
         yield good("listen", ", ".join(listen))
-    except listening.PortBusyError as error:
+    except addresses.PortBusyError as error:
         yield doubtful("listen", str(error), "do nothing if this node itself is running already")
     except LocalError as error:
         yield bad("listen", error)
         return
-    yield _reachable(announce or listening.expand(listen))
+    yield _reachable(announce or addresses.expand(listen))
 
 
 def _reachable(known: tuple[str, ...]) -> Finding:

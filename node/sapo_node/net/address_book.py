@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import trio
 
 from sapo_node.net.addresses import network_of
-from sapo_node.net.defences import NetworkDefences
+from sapo_node.net.settings import NetworkDefences
 from sapo_node.processes.bounded import Bounded
 
 BOOK = 256  # peers

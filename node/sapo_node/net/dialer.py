@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from sapo_node.net.address_book import AddressBook, Wanted
-from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachable, Notify
+from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
 
 log = logging.getLogger(__name__)
 

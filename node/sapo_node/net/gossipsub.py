@@ -17,7 +17,7 @@ from typing import Any
 import trio
 from libp2p.pubsub.gossipsub import GossipSub
 
-from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
+from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
 
 DIALLED = 2  # least number of mesh peers that this node dialled
 OFFERED_PEERS = 6  # least number of peers outside of the mesh that get an offer at each heartbeat

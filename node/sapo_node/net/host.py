@@ -5,6 +5,7 @@ peers that it heard of. It asks every peer to identify itself, in tasks whose fa
 identify reports that it did not ask for.
 """
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,15 +21,42 @@ from libp2p.rcmgr.connection_limits import ConnectionLimits
 from libp2p.rcmgr.manager import ResourceLimits, ResourceManager
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
+from libp2p.transport.tcp.tcp import TCP
 
 from sapo_node.net import inbound, patches
-from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.inbound import close_link
-from sapo_node.net.tcp import TrackedTcp
+from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.yamux import BoundedMuxer
 
 CONNECTIONS = 64
 PER_PEER = 3  # connections; two nodes that dial each other at once hold two for a moment
+
+
+class TrackedTcp(TCP):  # type: ignore[misc]
+    """TCP that knows its sockets. The library leaves them open if it fails or has no time to close them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.listeners: list[Any] = []
+
+    def create_listener(self, handler_function: Any) -> Any:
+        self.listeners.append(super().create_listener(handler_function))
+        return self.listeners[-1]
+
+    def give_up(self) -> None:
+        """Close all sockets. An open listener would take connections from the listener of the next session."""
+        for stream in list(self.opened):
+            stream.stream.socket.close()
+        for listener in self.listeners:
+            if listener._nursery is not None:  # noqa: SLF001 - closing its sockets while it runs would end the process
+                listener._nursery.cancel_scope.cancel()  # noqa: SLF001
+
+    async def dial(self, maddr: Any) -> Any:
+        raw = await super().dial(maddr)
+        self.opened.add(raw.stream)
+        return raw
+
 
 patches.apply()
 

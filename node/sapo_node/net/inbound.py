@@ -1,9 +1,9 @@
 """Limits the connections and streams that peers open: how many, how fast, and from which addresses.
 
-A connection over the rate of its address block (`connection_rate`) gets no handshake. A new connection takes the slot
-of the least useful one (`slots`) if all are taken. A connection is closed after IDLE_SECONDS if its peer follows no
-topic of ours and brought no message that was accepted. A new handshake takes the place of the oldest one if all are
-taken.
+A connection over the rate of its address block (`ConnectionRate`) gets no handshake. If all slots are taken, a new
+connection takes the slot of the least useful one (`least_useful`). The node closes a connection after IDLE_SECONDS if
+its peer follows no topic of ours and brought no accepted message. If all handshakes are taken, a new one takes the
+place of the oldest.
 
 Each function that closes a connection says why. `Service.disconnected` logs it.
 
@@ -11,11 +11,13 @@ Every inbound connection and stream starts here. This module handles all their e
 library's nurseries would end the host.
 """
 
+import hashlib
 import logging
 import math
+import secrets
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -25,11 +27,14 @@ from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.protocol_muxer.exceptions import MultiselectError
 
 from sapo_node.net.addresses import block_of
-from sapo_node.net.connection_rate import ConnectionRate
-from sapo_node.net.slots import Guest, least_useful
+from sapo_node.net.link_budget import ConnectionRate
 
 log = logging.getLogger(__name__)
 
+BY_MESSAGES, BY_BLOCK = 8, 8
+"""Connections that are protected by each measure."""
+_SECRET = secrets.token_bytes(32)
+"""Per-process secret, so that an attacker cannot pick protected blocks."""
 HANDSHAKES = 16  # unfinished, from one IP address
 ALL_HANDSHAKES = 64  # unfinished
 IDLE_SECONDS = 20.0  # an honest peer tells its topics within a second, or publishes
@@ -37,6 +42,54 @@ CLOSE_SECONDS = 2.0
 HANDSHAKE_SECONDS = 5.0
 NOT_ADMITTED = "it is banned, or flooded lately"
 SHUN_SECONDS = 60.0  # honest peers may share the address; the node can still dial them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guest:
+    """An inbound connection."""
+
+    peer_id: str
+    block: str
+    """Its address block, /24 or /48."""
+    since: float
+    """When it was accepted, in seconds."""
+    link: Any = field(default=None, repr=False)
+    """The library's connection."""
+
+
+def least_useful(guests: Sequence[Guest], brought: Callable[[str], int]) -> Guest | None:
+    """The inbound connection that gives way to a new one if all slots are taken; None if all are protected.
+
+    A new connection always finds a slot, so that idle connections lock nobody out. No address has a fixed cap, because
+    many honest nodes may share one. The rule is Bitcoin Core's. It protects by several measures, and an attacker has to
+    be best in each:
+
+    - BY_MESSAGES connections whose peers brought most accepted messages (`brought(peer id)`),
+    - the oldest connection of each of BY_BLOCK address blocks, in a secret order,
+    - the older half of the rest.
+
+    Of the remaining connections, the address block with most of them loses its youngest one.
+    """
+    rest = sorted(guests, key=lambda guest: guest.since)
+    useful = sorted((guest for guest in rest if brought(guest.peer_id)), key=lambda guest: -brought(guest.peer_id))
+    rest = _without(rest, useful[:BY_MESSAGES])
+    oldest = {guest.block: guest for guest in reversed(rest)}
+    rest = _without(rest, [oldest[block] for block in sorted(oldest, key=_secret_order)[:BY_BLOCK]])
+    rest = rest[len(rest) // 2 :]
+    if not rest:
+        return None
+    sizes = Counter(guest.block for guest in rest)
+    largest = max(sizes.values())
+    crowded = secrets.choice([block for block in sizes if sizes[block] == largest])
+    return [guest for guest in rest if guest.block == crowded][-1]
+
+
+def _without(guests: Sequence[Guest], protected: Sequence[Guest]) -> list[Guest]:
+    return [guest for guest in guests if guest not in protected]
+
+
+def _secret_order(block: str) -> bytes:
+    return hashlib.blake2b(block.encode(), key=_SECRET, digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

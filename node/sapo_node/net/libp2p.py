@@ -5,15 +5,16 @@ pass this address as --bootstrap. Nodes on one LAN or one machine find each othe
 """
 
 import logging
+import random
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_node.net import addresses, listening, seeds
+from sapo_node.net import addresses, seeds
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.interface import (
@@ -30,13 +31,13 @@ from sapo_node.net.interface import (
     PeerGone,
     PeerInfo,
     Requests,
+    ServiceRestarted,
     Verdict,
 )
 from sapo_node.net.pubsub import Gossip
 from sapo_node.net.seen_cache import seen_caches
 from sapo_node.net.service import Listening, Service
 from sapo_node.net.settings import NetworkSettings
-from sapo_node.net.supervisor import cancel_late, first_cause, set_when_cancelled, supervise
 from sapo_node.processes.bounded import Bounded
 from sapo_protocol.errors import LocalError
 from sapo_protocol.keys import public_key_of
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+FIRST_RESTART, LONGEST_RESTART = 0.2, 30.0  # seconds
+STEADY_SECONDS = 60.0  # after a session of this length the back-off begins at FIRST_RESTART again
+STOP_SECONDS = 4.0
 CLAIM_SECONDS = 20.0
 """A peer must be connected for so long before others are told an address that only the peer's word is behind."""
 OFFENDERS = 1024  # peers whose malformed data is counted
@@ -113,7 +117,7 @@ class Libp2pNetwork:
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """See `Network.run`. Raises PortBusyError if the port is taken at the first start."""
-        listening.check_port_free(self._listen)
+        addresses.check_port_free(self._listen)
         self._stop = stop = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
@@ -324,3 +328,62 @@ class Libp2pNetwork:
         self._offences[peer_id] = count
         if count & (count - 1) == 0:  # only counts 1, 2, 4, 8, ..., so that a flood causes few notices
             self._notify(Malformed(peer_id, count, cause))
+
+
+async def supervise(
+    session: Callable[[Callable[[], None]], Awaitable[None]],
+    stop: trio.Event,
+    *,
+    started: Callable[[], None],
+    notify: Notify,
+) -> None:
+    """Run `session(ready)` until `stop` is set, with a back-off after each session that failed.
+
+    `started` is called once, when the first session is ready. Each restart is reported to `notify`.
+    """
+    delay = FIRST_RESTART
+    is_started = False
+
+    def ready() -> None:
+        nonlocal is_started
+        if not is_started:
+            is_started = True
+            started()
+
+    while not stop.is_set():
+        since = trio.current_time()
+        try:
+            await session(ready)
+        except Exception as error:
+            if stop.is_set():
+                log.debug("the network service ended with %r", error)
+                return
+            if trio.current_time() - since > STEADY_SECONDS:
+                delay = FIRST_RESTART
+            log.debug("the network service failed", exc_info=error)
+            notify(ServiceRestarted(first_cause(error), delay))
+            with trio.move_on_after(delay):
+                await stop.wait()
+            delay = min(delay * random.uniform(1.5, 2.5), LONGEST_RESTART)  # noqa: S311 - jitter
+
+
+async def set_when_cancelled(stop: trio.Event) -> None:
+    """Set `stop` when the task is cancelled."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        stop.set()
+
+
+async def cancel_late(stop: trio.Event, scope: trio.CancelScope) -> None:
+    """Cancel `scope` STOP_SECONDS after `stop` is set, because the library may hang while it closes."""
+    await stop.wait()
+    await trio.sleep(STOP_SECONDS)
+    scope.cancel()
+
+
+def first_cause(error: BaseException) -> str:
+    """One line about the first exception in nested exception groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]

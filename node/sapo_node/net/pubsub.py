@@ -8,20 +8,22 @@ forwards it. If an RPC cannot be parsed or exceeds a limit, its sender loses the
 import logging
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import trio
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from libp2p.exceptions import ParseError
 from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
 from libp2p.pubsub import pubsub
 from libp2p.pubsub.mcache import CacheEntry, MessageCache
 from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX, signature_validator
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
-from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.gossip_score import Offence
 from sapo_node.net.inbound import NOT_ADMITTED, quietly
 from sapo_node.net.interface import Admit, Verdict
@@ -29,20 +31,83 @@ from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.outbound import OutboundQueues
 from sapo_node.net.own_stream import OneStreamPubsub
 from sapo_node.net.patches import forget_record
-from sapo_node.net.router import ScoredGossipSub
-from sapo_node.net.rpc_limits import SUBSCRIPTIONS, excess_of, sanitise
+from sapo_node.net.router import SUBSCRIPTIONS, ScoredGossipSub, excess_of, sanitise
 from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_id
-from sapo_node.net.strict_signing import is_strictly_signed, may_be_taken_elsewhere
-from sapo_node.net.subscriptions import Subscriptions
+from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
+from sapo_protocol.signature import PUBLIC_KEY_BYTES
 
 log = logging.getLogger(__name__)
 
+SEQNO_BYTES = 8
+_MULTIHASH_BYTES = 2
+"""Bytes of a peer id before the encoded key of the peer."""
 SEEN_SECONDS = 120.0
 PARTS_PER_SECOND, PARTS_AT_ONCE = 400.0, 2_000.0
 """Messages, copies included, and subscriptions of one peer. The node takes half as many new messages of one."""
 PAUSE_SECONDS = 0.05
-
 SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
+
+
+class Subscriptions:
+    """The topics of this node that each peer follows.
+
+    A peer names all its topics in the first RPC of a stream, and later each change. Two streams of a peer may overlap,
+    and the node reads their RPCs in any order: a peer that restarts may be back before its old stream has ended. So the
+    newest stream counts. When it ends, the stream before it counts again.
+    """
+
+    def __init__(self, topics: Collection[str]) -> None:
+        self._topics = topics
+        self._named: dict[Any, dict[Any, set[str]]] = {}
+        """By peer and stream, the newest stream last."""
+
+    def hear(self, peer: Any, stream: Any, subscriptions: Iterable[Any]) -> None:
+        """Note the subscriptions of one RPC."""
+        named = self._named.setdefault(peer, {}).setdefault(stream, set())
+        for each in subscriptions:
+            if not each.subscribe:
+                named.discard(each.topicid)
+            elif each.topicid in self._topics and len(named) < SUBSCRIPTIONS:
+                named.add(each.topicid)
+
+    def end(self, peer: Any, stream: Any) -> None:
+        """The stream has ended."""
+        streams = self._named.get(peer, {})
+        streams.pop(stream, None)
+        if not streams:
+            self._named.pop(peer, None)
+
+    def of(self, peer: Any) -> set[str] | None:
+        """The topics that the peer follows; None if none of its open streams has named one."""
+        streams = self._named.get(peer)
+        return next(reversed(streams.values())) if streams else None
+
+
+def is_strictly_signed(message: Any) -> bool:
+    """Whether a message is signed as GossipSub's policy StrictSign demands. The key may be missing.
+
+    py-libp2p ignores the key if the author's peer id holds it too, and takes sequence numbers of any length. Other
+    libraries refuse such a message and charge the peer that forwarded it. Either field could also hold a megabyte. So
+    the node forwards only what every library takes. Raises an error of the library for a key that it cannot read.
+    """
+    if not signature_validator(message) or len(message.seqno) != SEQNO_BYTES:
+        return False
+    return message.key in (b"", message.from_id[_MULTIHASH_BYTES:])
+
+
+def may_be_taken_elsewhere(message: Any) -> bool:
+    """Whether OpenSSL accepts the signature of a message for the key in its author's peer id.
+
+    OpenSSL accepts keys of small order, with which anybody can sign, and libsodium does not. An honest peer may have
+    forwarded such a message, so the node does not charge the sender.
+    """
+    fields = {"data": message.data, "topicIDs": message.topicIDs, "from_id": message.from_id, "seqno": message.seqno}
+    signed = PUBSUB_SIGNING_PREFIX.encode() + rpc_pb2.Message(**fields).SerializeToString()
+    try:
+        Ed25519PublicKey.from_public_bytes(message.from_id[-PUBLIC_KEY_BYTES:]).verify(message.signature, signed)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

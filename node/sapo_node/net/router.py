@@ -15,10 +15,37 @@ from typing import Any
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 
-from sapo_node.net.control_rate import ControlBudget
 from sapo_node.net.gossip_score import NEAR_SECONDS, TOLERATED, Offence, Scores
 from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
-from sapo_node.net.rpc_limits import OFFERED_IDS
+from sapo_node.net.link_budget import LinkBudget
+from sapo_protocol.limits import MAX_SHARDS
+
+# Limits of one RPC. Honest RPCs stay far below: a heartbeat offers only the messages of the last three seconds. An RPC
+# above a limit is wrong by itself, however seldom the peer sends one. `link_budget` limits the rate.
+PUBLISHES = 64
+SUBSCRIPTIONS = 64
+RECORD_BYTES = 8192
+CONTROLS = 64  # of each kind
+OFFERED_IDS = 512
+WANTED_IDS = 64  # each can make this node send a whole message
+BACKOFF_SECONDS = 600  # the longest time for which a peer can keep this node out of its mesh
+
+TOPICS = MAX_SHARDS + 8
+"""Above the topics of any swarm: its shards, and that of evidence."""
+ALLOWED = {
+    "ihave": TOPICS,
+    "offered": 512,
+    "iwant": TOPICS,
+    "wanted": 64,
+    "graft": TOPICS,
+    "prune": TOPICS,
+    "idontwant": 0,
+    "rpc": TOPICS,
+}
+"""What one peer may send per second: control messages, ids in them, and RPCs without a message. In one heartbeat an
+honest router sends one IHAVE, GRAFT or PRUNE for each topic in one RPC, and one IWANT for each topic in an RPC of its
+own. IDONTWANT belongs to a gossipsub version that this node does not speak."""
+BURST_SECONDS = 10.0  # of ALLOWED may come at once: if this node did not read for so long, as many are waiting
 
 KEPT_BY_SCORE = 4  # best peers that stay in a mesh that is too large; of the others random ones stay, so also new ones
 OPPORTUNITY_BEATS = 15  # heartbeats between attempts to improve a mesh
@@ -26,10 +53,69 @@ OPPORTUNITY_SCORE = 1.0  # median score of a mesh below which the node tries to 
 OPPORTUNITY_PEERS = 2  # that are added in one attempt
 BACKOFF_SLACK = 5  # seconds by which two nodes may differ about the end of a back-off
 CROWDED_BACK_OFF = 10  # seconds out of a mesh that was too large: its first prunes come before any peer has a score
-
 ASKED_IDS = 32  # that this node requests of one peer in one heartbeat
 PROMISE_SECONDS = 10.0  # for the first of these ids to arrive
 ARRIVALS = 1024  # messages of the last NEAR_SECONDS
+
+
+def excess_of(rpc: Any) -> str:
+    """The first count of an RPC that is above its limit, as text; empty if no count is."""
+    control = rpc.control
+    counts = (
+        ("messages", len(rpc.publish), PUBLISHES),
+        ("subscriptions", len(rpc.subscriptions), SUBSCRIPTIONS),
+        ("bytes of peer record", len(rpc.senderRecord), RECORD_BYTES),
+        ("IHAVE", len(control.ihave), CONTROLS),
+        ("IWANT", len(control.iwant), CONTROLS),
+        ("GRAFT", len(control.graft), CONTROLS),
+        ("PRUNE", len(control.prune), CONTROLS),
+        ("offered ids", sum(len(ihave.messageIDs) for ihave in control.ihave), OFFERED_IDS),
+        ("wanted ids", sum(len(iwant.messageIDs) for iwant in control.iwant), WANTED_IDS),
+    )
+    return next((f"{found} {what} in one RPC" for what, found, cap in counts if found > cap), "")
+
+
+def sanitise(control: Any, topics: Collection[str]) -> None:
+    """Remove from a control message the topics that this node does not follow, and all addresses.
+
+    The router keeps a back-off for each topic of a control message for ever, and it dials every address that a PRUNE
+    names.
+    """
+    for kind in (control.ihave, control.graft, control.prune):
+        kept = [item for item in kind if item.topicID in topics]
+        del kind[:]
+        kind.extend(kept)
+    for prune in control.prune:
+        del prune.peers[:]
+        prune.backoff = min(prune.backoff, BACKOFF_SECONDS)
+    del control.idontwant[:]  # belongs to a gossipsub version that this node does not speak
+
+
+class ControlBudget:
+    """The control messages that each peer may still send: ALLOWED per second."""
+
+    def __init__(self) -> None:
+        self._budgets = {kind: LinkBudget(rate=rate, burst=rate * BURST_SECONDS) for kind, rate in ALLOWED.items()}
+
+    def excess(self, peer: str, now: float, rpc: Any) -> int:
+        """Charge one RPC to a peer. Returns how many of its parts were above the limit."""
+        counts = counts_of(rpc)
+        return round(sum(self._budgets[kind].take_rest(peer, now, count) for kind, count in counts))
+
+
+def counts_of(rpc: Any) -> tuple[tuple[str, int], ...]:
+    """The counted parts of an RPC, by their names in ALLOWED."""
+    control = rpc.control
+    return (
+        ("ihave", len(control.ihave)),
+        ("offered", sum(len(each.messageIDs) for each in control.ihave)),
+        ("iwant", len(control.iwant)),
+        ("wanted", sum(len(each.messageIDs) for each in control.iwant)),
+        ("graft", len(control.graft)),
+        ("prune", len(control.prune)),
+        ("idontwant", len(control.idontwant)),
+        ("rpc", not rpc.publish),
+    )
 
 
 @dataclass(slots=True)

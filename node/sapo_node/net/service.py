@@ -16,12 +16,12 @@ from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from sapo_node.net import addresses, host, listening, patches
+from sapo_node.net import addresses, host, patches
+from sapo_node.net.host import TrackedTcp
 from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits, close_link
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.pubsub import Gossip, HardenedGossipSub, HardenedPubsub
 from sapo_node.net.request_response import Asking
-from sapo_node.net.tcp import TrackedTcp
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Service:
         # The library calls this with every RPC, and the interfaces of this machine seldom change.
         asked = tuple(str(address) for address in bound)
         if self._expanded is None or self._expanded[0] != asked or trio.current_time() > self._expanded[1]:
-            found = [Multiaddr(address) for address in listening.expand(asked)]
+            found = [Multiaddr(address) for address in addresses.expand(asked)]
             self._expanded = (asked, trio.current_time() + INTERFACES_SECONDS, found)
         return self._expanded[2]
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from libp2p.host.exceptions import StreamFailure
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND
 
 from context import KEY, context_of
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
@@ -35,14 +36,12 @@ from sapo_node.groups.record import VerifiedGroup
 from sapo_node.ingest.validator import Ignored
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.gossip_score import Offence
-from sapo_node.net.host import build_host
+from sapo_node.net.host import TrackedTcp, build_host
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
-from sapo_node.net.settings import NetworkSettings
-from sapo_node.net.tcp import TrackedTcp
+from sapo_node.net.settings import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND, NetworkSettings
 from sapo_node.sampling.exposure import Exposure
 from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.pass_rates import PassRates

@@ -24,10 +24,9 @@ from libp2p.utils.varint import read_varint_prefixed_bytes
 from multiaddr import Multiaddr
 from nacl.signing import SigningKey
 
-from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.interface import Channel, NetworkNotice, Requests, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
-from sapo_node.net.settings import NetworkSettings
+from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences, NetworkSettings
 from sapo_protocol.keys import peer_id
 from stock_libp2p import stock_host
 

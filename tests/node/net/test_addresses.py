@@ -2,7 +2,7 @@
 
 import pytest
 
-from sapo_node.net import addresses, listening
+from sapo_node.net import addresses
 from sapo_node.net.discovery import Beacon, read_record
 
 PEER = "12D3KooWK99VoVxNE7XzyBwXEzW7xhK7Gpv85r9F3V3fyKSUKPH5"
@@ -38,13 +38,13 @@ def test_a_long_address_is_refused_in_a_short_line_before_it_is_decoded() -> Non
 
 
 def test_a_wildcard_becomes_the_addresses_of_this_machine() -> None:
-    found = listening.expand(["/ip4/0.0.0.0/tcp/4001"])
+    found = addresses.expand(["/ip4/0.0.0.0/tcp/4001"])
     assert found[-1] == "/ip4/127.0.0.1/tcp/4001"
     assert all(addresses.is_dialable(text) for text in found)
 
 
 def test_a_concrete_address_stays_as_it_is() -> None:
-    assert listening.expand(["/ip4/127.0.0.1/tcp/4001"]) == ("/ip4/127.0.0.1/tcp/4001",)
+    assert addresses.expand(["/ip4/127.0.0.1/tcp/4001"]) == ("/ip4/127.0.0.1/tcp/4001",)
 
 
 def as_heard(beacon: Beacon) -> dict[bytes, bytes | None]:
@@ -161,7 +161,7 @@ def test_any_other_address_to_listen_on_is_refused_and_said_once(text: str) -> N
 
 def test_an_address_of_another_machine_is_not_said_to_be_busy() -> None:
     with pytest.raises(addresses.AddressError, match="cannot listen on"):
-        listening.check_port_free(["/ip4/203.0.113.7/tcp/4001"])
+        addresses.check_port_free(["/ip4/203.0.113.7/tcp/4001"])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from sapo_node.net.connection_rate import ALL_BURST, BURST, RATE, REMEMBERED, ConnectionRate
+from sapo_node.net.link_budget import (
+    ALL_CONNECTIONS_BURST,
+    CONNECTION_BURST,
+    CONNECTION_RATE,
+    REMEMBERED_BLOCKS,
+    ConnectionRate,
+)
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Start, Until
@@ -29,7 +35,7 @@ async def test_one_address_block_gets_its_burst_and_then_its_rate(start: "Start"
     began = trio.current_time()
     taken = [await answered(node.address, f"127.9.0.{1 + number % 250}") for number in range(400)]
     passed = trio.current_time() - began
-    assert BURST <= sum(taken) <= BURST + 1 + RATE * passed
+    assert CONNECTION_BURST <= sum(taken) <= CONNECTION_BURST + 1 + CONNECTION_RATE * passed
 
 
 async def test_a_block_over_its_rate_costs_no_other_block_a_connection(start: "Start") -> None:
@@ -41,8 +47,8 @@ async def test_a_block_over_its_rate_costs_no_other_block_a_connection(start: "S
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sapo_node.net.connection_rate.ALL_RATE", 0.01)
-    monkeypatch.setattr("sapo_node.net.connection_rate.ALL_BURST", 20.0)
+    monkeypatch.setattr("sapo_node.net.link_budget.ALL_CONNECTIONS_RATE", 0.01)
+    monkeypatch.setattr("sapo_node.net.link_budget.ALL_CONNECTIONS_BURST", 20.0)
 
 
 @pytest.mark.usefixtures("small")
@@ -84,9 +90,9 @@ async def test_a_peer_that_brought_nothing_is_bound_by_the_rate_of_all(
 
 def test_the_block_that_was_used_longest_ago_is_forgotten() -> None:
     rate = ConnectionRate()
-    for number in range(REMEMBERED + 1):
+    for number in range(REMEMBERED_BLOCKS + 1):
         rate.remember(f"10.{number // 250}.{number % 250}.1")
-    for number in range(int(ALL_BURST)):
+    for number in range(int(ALL_CONNECTIONS_BURST)):
         rate.admits(f"11.0.{number}.1", 0.0)
     assert not rate.admits("10.0.0.1", 0.0)
     assert rate.admits("10.0.1.1", 0.0)

@@ -8,7 +8,7 @@ import trio
 from tests.node.net.conftest import free_port
 
 from sapo_node.net import addresses, dialer
-from sapo_node.net.addresses import AddressError
+from sapo_node.net.addresses import AddressError, PortBusyError
 from sapo_node.net.interface import (
     BootstrapReached,
     BootstrapUnreachable,
@@ -17,7 +17,6 @@ from sapo_node.net.interface import (
     PeerGone,
     ServiceRestarted,
 )
-from sapo_node.net.listening import PortBusyError
 from sapo_node.net.service import Service
 
 if TYPE_CHECKING:

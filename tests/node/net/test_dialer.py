@@ -7,9 +7,9 @@ import trio
 from trio.testing import MockClock
 
 from sapo_node.net import address_book, dialer
-from sapo_node.net.defences import NAMED, WRONG
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable, NetworkNotice
+from sapo_node.net.settings import NAMED, WRONG
 
 
 @dataclass

@@ -20,9 +20,9 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
 from multiaddr import Multiaddr
 
-from sapo_node.net.defences import NetworkDefences
 from sapo_node.net.interface import Malformed, ServiceRestarted
 from sapo_node.net.link_budget import LinkBudget
+from sapo_node.net.settings import NetworkDefences
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until

@@ -38,7 +38,7 @@ async def test_nodes_that_offer_messages_of_all_topics_keep_each_other(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten messages a second keep something to offer on each of 32 topics. Here three heartbeats may come at once."""
-    monkeypatch.setattr("sapo_node.net.control_rate.BURST_SECONDS", 3.0)
+    monkeypatch.setattr("sapo_node.net.router.BURST_SECONDS", 3.0)
     one, other = await strangers(start, until, MAX_SHARDS)
     with trio.move_on_after(HEARTBEATS):
         number = 0

@@ -8,7 +8,7 @@ import trio
 from libp2p.pubsub.pb import rpc_pb2
 from tests.node.net.conftest import TOPIC
 
-from sapo_node.net.slots import BY_BLOCK, BY_MESSAGES, Guest, least_useful
+from sapo_node.net.inbound import BY_BLOCK, BY_MESSAGES, Guest, least_useful
 
 if TYPE_CHECKING:
     from conftest import Attack, Attacker, Probe, Start, Until

@@ -10,9 +10,8 @@ import trio
 from sapo_adversary.simulator.libp2p.honest import HonestNetwork, WatchedNetwork
 from sapo_adversary.simulator.libp2p.watch import Watch
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.interface import Admit, Channel, Notify, Requests
-from sapo_node.net.settings import NetworkSettings
+from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences, NetworkSettings
 from sapo_node.storage.keys import Identity
 from sapo_protocol import LocalError, Manifest, pull_protocol, rollouts_topic
 
