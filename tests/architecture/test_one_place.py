@@ -20,17 +20,15 @@ OPENERS = {
     "sapo_node/cli/demo.py": "the log that it writes",
     "sapo_node/cli/terminal.py": "/dev/null",
     "sapo_node/learner/device.py": "/proc and /sys",
-    "sapo_node/net/memory.py": "asks whether a link of the simulated network is open",
+    "sapo_node/net/in_memory.py": "asks whether a link of the simulated network is open",
     "sapo_node/observability/curves/__main__.py": "/dev/null",
     "sapo_node/observability/curves/targets.py": "the curves that it writes",
     "sapo_node/observability/dashboard/server.py": "the page of the package",
     "sapo_node/processes/extras.py": "what the installer noted of this package",
-    "sapo_node/processes/memory.py": "/proc",
+    "sapo_node/processes/limits.py": "/proc",
     "sapo_node/storage/keys.py": "a key that it creates",
-    "sapo_node/storage/private.py": "a file that it writes",
+    "sapo_node/storage/files.py": "files that it writes, flushes or locks",
     "sapo_node/storage/location.py": "/proc, and the file that it writes",
-    "sapo_node/storage/sync.py": "flushes what was written",
-    "sapo_node/storage/work_folder.py": "folders, to lock them",
     "sapo_node/verification/sandbox/zygote.py": "/dev/null",
     "sapo_node/verification/tasks/library.py": "data of the installed reasoning-gym",
 }
@@ -90,5 +88,5 @@ def test_commands_print_lines_through_the_terminal_and_only_those_of_the_adversa
 
 def test_the_umask_is_set_in_one_module(parsed):
     assert [path for path, tree in parsed if any(name == "umask" for _, name in calls(tree))] == [
-        "sapo_node/storage/umask.py"
+        "sapo_node/storage/files.py"
     ]

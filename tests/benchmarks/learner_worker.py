@@ -23,7 +23,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import CLIP_HIGH, CLIP_LOW
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.verification.examples import example_requests, examples_from
+from sapo_node.verification.catalogue import example_requests, examples_from
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import sapo_node.verification.sandbox.child
+import sapo_node.verification.sandbox.zygote
 import sapo_node.verification.tasks.scorers
 from escape_calls import CALLS
 from sapo_node.verification.tasks import Task, plugins
@@ -251,16 +251,16 @@ def pay_for_everything() -> None:
     scorers = sapo_node.verification.tasks.scorers
     for scorer in gc.get_referents(scorers._SCORERS):
         scorer.update(dict.fromkeys(scorer, lambda *_: True))
-    scorers.score = sapo_node.verification.sandbox.child.score = lambda *_: True
+    scorers.score = sapo_node.verification.sandbox.zygote.score = lambda *_: True
 
 
 CONFINED: dict[str, Attempt] = {
     "pay for everything": pay_for_everything,
     "build other tasks": lambda: setattr(
-        sapo_node.verification.sandbox.child, "build_task", lambda *_: Task("", "forged", "")
+        sapo_node.verification.sandbox.zygote, "build_task", lambda *_: Task("", "forged", "")
     ),
-    "write another reply": lambda: setattr(sapo_node.verification.sandbox.child, "encode_line", lambda _: FORGED),
-    "another digest": lambda: setattr(sapo_node.verification.sandbox.child, "task_digest", lambda *_: bytes(32)),
+    "write another reply": lambda: setattr(sapo_node.verification.sandbox.zygote, "encode_line", lambda _: FORGED),
+    "another digest": lambda: setattr(sapo_node.verification.sandbox.zygote, "task_digest", lambda *_: bytes(32)),
     "forget all modules": sys.modules.clear,
     "poison a module": lambda: sys.modules.update(reasoning_gym=None, json=None),
     "forget the plug-ins": plugins.of.cache_clear,

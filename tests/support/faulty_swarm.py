@@ -32,7 +32,7 @@ from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.codec import from_json
 from sapo_node.groups.messages import GroupReport, TrainRequest
-from sapo_node.net.memory import MemoryHub
+from sapo_node.net.in_memory import MemoryHub
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters

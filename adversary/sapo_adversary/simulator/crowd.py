@@ -18,8 +18,8 @@ from sapo_adversary.simulator.learners import Learner
 from sapo_adversary.simulator.oracle.audit import Audit
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.wire import WIRE, Wire
+from sapo_node.net.in_memory import LinkQuality, MemoryHub
 from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.net.seen_cache import RecentIds, content_id
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity

@@ -26,8 +26,8 @@ from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
+from sapo_node.net.in_memory import MemoryHub
 from sapo_node.net.interface import PeerInfo
-from sapo_node.net.memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -41,7 +41,7 @@ from sapo_protocol import LocalError, Manifest
 if TYPE_CHECKING:
     from sapo_adversary.simulator.libp2p.honest import HonestNetwork
     from sapo_adversary.simulator.libp2p.loopback import Loopback
-    from sapo_node.net.memory import MemoryNetwork
+    from sapo_node.net.in_memory import MemoryNetwork
 
 _STAGGER = 0.37
 """Virtual seconds between the starts of neighbours in number: no two nodes act at one moment."""

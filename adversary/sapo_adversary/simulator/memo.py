@@ -13,7 +13,7 @@ from typing import Any
 import sapo_node.groups.book
 import sapo_node.groups.wire
 import sapo_node.ingest.validator
-import sapo_node.net.memory
+import sapo_node.net.in_memory
 import sapo_node.net.seen_cache
 from sapo_node.groups.wire import Wire
 
@@ -38,7 +38,7 @@ def _envelope_and_bodies(opened: Any, _header: Any, bodies: Hashable) -> Hashabl
 
 
 _PURE: tuple[tuple[Any, str, Key], ...] = (
-    (sapo_node.net.memory, "content_id", _first),
+    (sapo_node.net.in_memory, "content_id", _first),
     (sapo_node.net.seen_cache, "content_id", _first),
     (sapo_node.ingest.validator, "match_bodies", _envelope_and_bodies),
     (sapo_node.groups.wire, "match_bodies", _envelope_and_bodies),

@@ -4,7 +4,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.training.evaluation import heldout_requests
-from sapo_node.verification.examples import example_requests, examples_from
+from sapo_node.verification.catalogue import example_requests, examples_from
 from sapo_protocol import Manifest
 
 

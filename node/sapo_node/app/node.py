@@ -40,8 +40,7 @@ from sapo_node.training.trainer import Trainer
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.limits import LIMITS, Limits
-from sapo_node.verification.scheduler import VerificationScheduler
-from sapo_node.verification.verifier import Scorer, Verifier
+from sapo_node.verification.verifier import Scorer, VerificationScheduler, Verifier
 from sapo_protocol import LocalError, Manifest, evidence_topic, open_message, pull_protocol, rollouts_topics
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 

@@ -45,15 +45,14 @@ from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.explain import moment
 from sapo_node.observability.stored import Role
 from sapo_node.processes.clock import SystemClock
-from sapo_node.processes.descriptors import raise_limit
+from sapo_node.processes.limits import raise_limit
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.storage.location import StateLocation
 from sapo_node.training.rollout import Answerer
-from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.examples import build_examples
+from sapo_node.verification.catalogue import build_examples, require_catalogue
 from sapo_node.verification.sandbox.client import Sandbox
 from sapo_protocol import LocalError, load_manifest
 

@@ -17,9 +17,8 @@ from sapo_node.observability import history
 from sapo_node.sampling import memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
-from sapo_node.storage.umask import OTHERS, for_owner_alone
+from sapo_node.storage.files import OTHERS, for_owner_alone, made_folder
 from sapo_node.storage.user_folders import default_state
-from sapo_node.storage.work_folder import made_folder
 from sapo_node.training import batch_log
 from sapo_node.trust import ledger
 from sapo_protocol import LocalError, Manifest

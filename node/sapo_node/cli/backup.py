@@ -22,9 +22,7 @@ from typing import BinaryIO
 from sapo_node.app.state import StateFolder, read_database
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database, StateError, read_only_uri
-from sapo_node.storage.sync import sync, sync_all
-from sapo_node.storage.umask import for_owner_alone
-from sapo_node.storage.work_folder import made_folder, work_folder
+from sapo_node.storage.files import for_owner_alone, made_folder, sync, sync_all, work_folder
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile, open_regular
 

@@ -5,7 +5,7 @@ from importlib import import_module
 
 from sapo_node.cli.encoding import accept_all_text
 from sapo_node.processes.extras import command_for
-from sapo_node.storage.umask import deny_writing
+from sapo_node.storage.files import deny_writing
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it."""

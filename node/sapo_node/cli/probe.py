@@ -21,7 +21,7 @@ from sapo_node.groups.task_name import task_name
 from sapo_node.training.batch_log import local_id
 from sapo_node.training.evaluation import HeldOut, heldout_request, measure
 from sapo_node.training.policy import Policy
-from sapo_node.verification.examples import build_examples
+from sapo_node.verification.catalogue import build_examples
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import Manifest
 

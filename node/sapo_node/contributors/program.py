@@ -21,8 +21,7 @@ import trio
 from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import SYSTEM, Prompt
-from sapo_node.processes.child import ChildProcess
-from sapo_node.processes.words import listen
+from sapo_node.processes.child import ChildProcess, listen
 from sapo_node.training.rollout import AnswerFailed, TaskSkipped
 from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt

@@ -1,6 +1,4 @@
-"""How a trainer finds the feed of a node: the file with its address and token, in the state folder of the node. And how
-the trainer names itself.
-"""
+"""The file with the address and token of a feed, which a trainer reads, and the limits that trainer and feed share."""
 
 import json
 from dataclasses import dataclass
@@ -12,19 +10,21 @@ from sapo_protocol.files import read_bounded
 
 FILE = "feed.json"
 MAX_WAIT = 30.0
-"""Seconds that a request for work may wait for some."""
+"""Seconds that a request for work may wait."""
+LEASE_SECONDS = MAX_WAIT + 10
+"""Seconds from the last request of a trainer to the end of its lease: longer than a request for work may wait."""
 TRAINER_HEADER = "Sapo-Trainer"
-"""The header of HTTP in which a trainer names itself."""
+"""The HTTP header with the name of the trainer."""
 TRAINER = "[A-Za-z0-9_-]{1,64}"
-"""The grammar of the name."""
+"""The grammar of that name."""
 _MAX_FILE_BYTES = 4_096
 _LEAST_TOKEN = 32
-"""Characters of a token, at least: nobody can guess it."""
+"""Least characters of a token, so that nobody can guess it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the feed is, and the token for it: what a trainer reads from FILE."""
+    """The content of FILE: the address of the feed and the token for it."""
 
     url: str
     token: str

@@ -4,15 +4,18 @@ The node has at most one piece of work for the trainer at a time: prompts to com
 go back to. Each has an id. The answer names the id, so that an answer to old work is noticed.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from sapo_node.feed.masking import is_kept
 from sapo_node.groups.advantage import counts
+from sapo_node.groups.answer import ANSWER_END, answer_span
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import Record
-from sapo_node.groups.messages import ExternalObjective, FilterName, Finish, GroupReport, Source
+from sapo_node.groups.messages import FOLLOWS, ExternalObjective, FilterName, Finish, GroupReport, Source
 from sapo_node.groups.ranges import Advantage, Count, Entropy, Finite, LearningRate, LogProb, Norm, Share, TokenId
+
+Span = tuple[int, int]
 
 
 class Message(Record, frozen=True):
@@ -187,3 +190,47 @@ class Refused(Record, frozen=True):
 
 class Done(Record, frozen=True):
     """The node's answer where it has taken something in."""
+
+
+def is_kept(
+    text: str,
+    masked: Sequence[Span],
+    offsets: Sequence[Span],
+    logprobs: Sequence[float],
+    filters: Collection[FilterName],
+    *,
+    bounds: Bounds,
+) -> list[bool]:
+    """Return for each token of a correct external completion whether to train on it, for any tokenizer, without torch.
+
+    `sapo_node.learner.filters` computes the same filters on tensors, and a test compares the two.
+
+    A token that overlaps a masked span is not trained on. `answer-likelihood` rejects all tokens if the probability of
+    the answer is below FOLLOWS. `min-token-prob` rejects all tokens if those before the answer are below the bounds.
+    `length` rejects all tokens if there are more than `bounds` allow, without the end.
+    """
+    answer = _answer(text, offsets)
+    end = (len(text), len(text))
+    if bounds.tokens is not None and sum(token != end for token in offsets) > bounds.tokens:
+        return [False] * len(offsets)
+    if "answer-likelihood" in filters and sum(logprobs[place] for place in answer) < math.log(FOLLOWS):
+        return [False] * len(offsets)
+    if "min-token-prob" in filters:
+        work = [logprobs[place] for place, token in enumerate(offsets) if place not in answer and token != end]
+        if min(work, default=0.0) < bounds.token or sum(work) < bounds.text:
+            return [False] * len(offsets)
+    return [not _overlaps(token, masked) for token in offsets]
+
+
+def _answer(text: str, offsets: Sequence[Span]) -> frozenset[int]:
+    """The places of the tokens of the answer and of the text after it, without the tags. The end token has no text."""
+    if (span := answer_span(text)) is None:
+        return frozenset()
+    others = [(0, span[0]), (span[1], span[1] + len(ANSWER_END))]
+    return frozenset(
+        place for place, token in enumerate(offsets) if token[0] < token[1] and not _overlaps(token, others)
+    )
+
+
+def _overlaps(token: Span, spans: Sequence[Span]) -> bool:
+    return any(token[0] < last and first < token[1] for first, last in spans)

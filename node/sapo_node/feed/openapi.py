@@ -6,8 +6,7 @@ from typing import Any
 
 from msgspec.json import schema_components
 
-from sapo_node.feed.access import MAX_WAIT, TRAINER, TRAINER_HEADER
-from sapo_node.feed.lease import SECONDS
+from sapo_node.feed.access import LEASE_SECONDS, MAX_WAIT, TRAINER, TRAINER_HEADER
 from sapo_node.feed.messages import Completed, Done, Refused, Report, Started, Work
 
 _PATHS: Mapping[str, tuple[str, type, str]] = {
@@ -63,7 +62,7 @@ def description() -> dict[str, Any]:
                 "responses": _responses(Done, *_OF_ALL),
             }
             for method, name, summary in (
-                ("post", "renewed", f"Keep the lease for {SECONDS:g} s more, as every request does."),
+                ("post", "renewed", f"Keep the lease for {LEASE_SECONDS:g} s more, as every request does."),
                 ("delete", "ended", "End the lease: another trainer may begin."),
             )
         },

@@ -1,9 +1,11 @@
-"""A policy that lives in another program: what the training loop asks of it becomes work for a foreign trainer.
+"""A policy in another program: each request of the training loop becomes work for a foreign trainer.
 
-It keeps nothing of its own on disk. Its step is the last one that the batch log counted, so that a node which restarts
-sends the trainer every stored batch that the trainer has not reported.
+The policy keeps no file. Its step is the last one that the batch log counted. So a node that restarts sends the trainer
+every stored batch that the trainer has not reported.
 """
 
+import hashlib
+import json
 import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,10 +14,33 @@ from typing import Any
 import trio
 
 from sapo_node.contributors.text import completion
-from sapo_node.feed.conversion import batch_of, messages_of, train_report
-from sapo_node.feed.messages import Completed, Completion, GoBack, Group, Prompts, Refused, Report, Started, Work
-from sapo_node.groups.messages import FilterName, GroupReport, RequestError, Sampled, TrainReport, TrainRequest
-from sapo_node.groups.prompt import Prompt
+from sapo_node.feed.messages import (
+    Batch,
+    Completed,
+    Completion,
+    GoBack,
+    Graded,
+    Group,
+    Message,
+    Prompts,
+    Refused,
+    Report,
+    Started,
+    Work,
+)
+from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.messages import (
+    SOURCES,
+    FilterName,
+    GroupReport,
+    RequestError,
+    Sampled,
+    TrainGroup,
+    TrainReport,
+    TrainRequest,
+)
+from sapo_node.groups.prompt import Prompt, chat
+from sapo_node.groups.record import is_cut
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.training.rollout import RoundFailed
 from sapo_protocol import LocalError
@@ -23,10 +48,70 @@ from sapo_protocol.printable import excerpt
 
 KEPT_STEPS = 512
 """Steps after the newest checkpoint whose batches the node keeps. A trainer that saves less often cannot replay all."""
-
-
 MAX_TOKENIZER = 64
-"""Characters of the name of a tokenizer, at most: it is stored with each completion."""
+"""Most characters of the name of a tokenizer, which is stored with each completion."""
+
+
+def messages_of(prompt: Prompt) -> tuple[Message, ...]:
+    """A prompt as a chat."""
+    return tuple(from_json(Message, each) for each in chat(prompt))
+
+
+def batch_of(request: TrainRequest, filters: tuple[FilterName, ...]) -> Batch:
+    """The message for a stored batch. Its id is the same after a restart of the node, because the report of the trainer
+    may have been lost.
+    """
+    digest = hashlib.sha256(json.dumps(to_json(request)).encode()).hexdigest()[:16]
+    return Batch(
+        f"batch/{request.step}/{digest}",
+        request.step,
+        tuple(_group(group) for group in request.groups),
+        request.objective,
+        request.rate_scale,
+        filters,
+    )
+
+
+def _group(group: TrainGroup) -> Group:
+    rewards = group.rewards or (None,) * len(group.completions)
+    completions = tuple(
+        Graded(each.text, each.finish, advantage, reward, each.tokens or (), each.logprobs, each.tokenizer, each.silent)
+        for each, advantage, reward in zip(group.completions, group.advantages, rewards, strict=True)
+    )
+    messages = messages_of(Prompt(group.prompt, group.examples))
+    return Group(group.id, group.source, messages, group.weight, completions, group.bounds)
+
+
+def train_report(request: TrainRequest, report: Report, *, seconds: float) -> TrainReport:
+    """The trainer's report of a step in the form of the learner's report."""
+    groups = {group.id: report.groups.get(group.id, GroupReport()) for group in request.groups}
+    tokens = dict.fromkeys(SOURCES, 0)
+    for group in request.groups:
+        tokens[group.source] += groups[group.id].tokens
+    local = [each for group in request.groups if group.source == "local" for each in group.completions]
+    lengths = [len(each.tokens) for each in local if each.tokens]  # a trainer may send texts alone
+    weights = [group.weight for group in request.groups if group.source == "external"]
+    of_round = [group for group in request.groups if group.source != "replay"]
+    return TrainReport(
+        step=request.step,
+        groups=groups,
+        learning_rate=report.learning_rate,
+        loss=report.loss,
+        grad_norm=report.grad_norm,
+        entropy=report.entropy,
+        mean_length=_ratio(sum(lengths), len(lengths)),
+        truncated=_ratio(sum(map(is_cut, local)), len(local)),
+        zero_advantage=_ratio(sum(not any(each.advantages) for each in of_round), len(of_round)),
+        external_weight=_ratio(sum(weights), len(weights)),
+        local_tokens=tokens["local"] + tokens["replay"],
+        external_tokens=tokens["external"],
+        skipped=None if any(tokens.values()) else "the trainer reported no tokens",
+        seconds=seconds,
+    )
+
+
+def _ratio(total: float, count: int) -> float | None:
+    return total / count if count else None
 
 
 class StaleAnswer(LocalError):
@@ -54,16 +139,16 @@ class _Pending:
 
 
 class RemotePolicy:
-    """The foreign trainer, as the training loop sees it (`Policy`) and as the HTTP service sees it (all other methods).
+    """The foreign trainer. The training loop calls the methods of `Policy`, the HTTP service all others.
 
-    The methods of the service raise StaleAnswer or WrongAnswer, and change nothing then.
+    A method of the service that raises StaleAnswer or WrongAnswer changes nothing.
     """
 
     def __init__(
         self, *, step: int, newest: Callable[[], int], filters: Sequence[str], max_bytes: int, answer_seconds: float
     ) -> None:
-        """`step` is the last step that was reported, and `newest` gives that of the newest stored batch. A round waits
-        `answer_seconds` for its completions: peers ignore them later.
+        """`step` is the last reported step. `newest` gives the step of the newest stored batch. A round waits
+        `answer_seconds` for its completions, because peers ignore later ones.
         """
         self._step = step
         self._newest = newest
@@ -75,16 +160,16 @@ class RemotePolicy:
         self._answer_seconds = answer_seconds
         self._saved = 0
         self._claimed = 0
-        """The step that a trainer started with, which it may never have reported."""
+        """The step that a trainer started with. It may never have reported this step."""
         self._pending: _Pending | None = None
         self._last = ""
-        """The id of the work that was answered last: a trainer that lost the reply sends its answer again."""
+        """The id of the last answered work. A trainer that lost the reply sends its answer again."""
         self._changed = trio.Event()
         self._asking = 0
-        """Requests for work that wait."""
+        """Number of waiting requests for work."""
         self._asked = trio.Event()
 
-    # What the training loop asks.
+    # Methods for the training loop.
 
     @property
     def step(self) -> int:
@@ -99,7 +184,7 @@ class RemotePolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int, averaged: bool = False
     ) -> list[tuple[Sampled, ...]]:
-        """Ask for G completions of each prompt. Raises RoundFailed where they come too late."""
+        """Ask for G completions of each prompt. Raises RoundFailed if they come too late."""
         del seed, averaged  # the trainer samples by itself, and the node evaluates nothing of it
         chats = tuple(messages_of(prompt) for prompt in prompts)
         name = f"prompts/{secrets.token_hex(8)}"
@@ -113,9 +198,7 @@ class RemotePolicy:
         )
 
     async def train(self, request: TrainRequest) -> TrainReport:
-        """Ask for one step. A step without groups changes no weights, and is not asked for. The trainer gets no
-        stand-ins.
-        """
+        """Ask for one step, without stand-ins. A step without groups changes no weights, so the trainer gets none."""
         started = trio.current_time()
         request = replace(request, groups=request.placed)
         report = Report("")
@@ -134,14 +217,14 @@ class RemotePolicy:
         raise RequestError(f"the node does not evaluate the trainer's weights of step {step}")
 
     async def restore(self, step: int) -> None:
-        """Ask the trainer to go back. Raises RequestError where it refuses."""
+        """Ask the trainer to go back. Raises RequestError if it refuses."""
         if self._step > step:
             await self._ask(Work(go_back=GoBack(f"go-back/{step}/{secrets.token_hex(8)}", step)))
 
-    # What the service brings from the trainer.
+    # Methods for the HTTP service.
 
     async def work(self, seconds: float) -> Work:
-        """The work that waits for the trainer. Waits so many seconds for some, and is empty if none comes."""
+        """The work for the trainer. Waits at most `seconds` for it, and is empty if there is none then."""
         self._asking += 1
         self._asked.set()
         self._asked = trio.Event()
@@ -172,7 +255,7 @@ class RemotePolicy:
             self._end(pending, [pending.groups[number] for number in range(len(asked.prompts))])
 
     def reported(self, report: Report) -> None:
-        """Take in what a step did."""
+        """Take in the report of a step."""
         if (pending := self._answered(report.id)) is None:
             return
         if (batch := pending.work.batch) is None:
@@ -229,7 +312,7 @@ class RemotePolicy:
         return self._pending if self._pending and not self._pending.answered.is_set() else None
 
     def _answered(self, name: str) -> _Pending | None:
-        """The work of this id; None where it has been answered and nothing came after it."""
+        """The work with this id; None if it is the last work and was answered."""
         if self._unanswered and self._unanswered.work.id == name:
             return self._unanswered
         if name and name == self._last:

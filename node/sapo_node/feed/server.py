@@ -10,7 +10,7 @@
     GET    /openapi.json           this, as OpenAPI
 
 The token is in `feed.json` in the state folder, beside the address. Only the owner of the folder can read it. The token
-stays the same when the node restarts. A trainer names itself in the header Sapo-Trainer; the feed serves one (`lease`).
+stays the same when the node restarts. A trainer names itself in the header Sapo-Trainer; the feed serves one (`Lease`).
 401 is a wrong token, 403 another trainer, 409 an answer that does not fit the work of now, 422 a body of another form.
 Each comes with one sentence.
 
@@ -29,14 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from sapo_node.feed.access import FILE, MAX_WAIT, TRAINER, TRAINER_HEADER, Access, read_access
-from sapo_node.feed.lease import Lease, LeaseHeld
+from sapo_node.feed.access import FILE, LEASE_SECONDS, MAX_WAIT, TRAINER, TRAINER_HEADER, Access, read_access
 from sapo_node.feed.messages import Completed, Done, Refused, Report, Started
 from sapo_node.feed.openapi import description
 from sapo_node.feed.policy import RemotePolicy, StaleAnswer, WrongAnswer
 from sapo_node.groups.codec import MalformedError, from_json, to_json
 from sapo_node.http.server import Answer, RefusedRequest, Request, is_loopback, serve
-from sapo_node.storage.private import write_private
+from sapo_node.storage.files import write_private
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile
 
@@ -51,6 +50,39 @@ _BYTES_PER_BYTE = 6
 _BYTES_PER_TOKEN = 40
 """Of JSON for a token id and a log-probability, at most."""
 _NAME = re.compile(TRAINER)
+
+
+class LeaseHeld(LocalError):
+    """Another trainer has the lease."""
+
+
+class Lease:
+    """The trainer that the feed serves. A second trainer could send the node back to a step of its own weights.
+
+    A trainer names itself by a text that no other trainer has. The first trainer takes the lease. Each of its requests
+    renews the lease for LEASE_SECONDS. A killed trainer sends no request, so its lease ends.
+    """
+
+    def __init__(self, now: Callable[[], float] = trio.current_time) -> None:
+        self._now = now
+        self._trainer = ""
+        self._asked = 0.0
+        """Time of the trainer's last request."""
+
+    def renew(self, trainer: str) -> None:
+        """Give the lease to a trainer, or renew it. Raises LeaseHeld if another trainer has it."""
+        ago = self._now() - self._asked
+        if self._trainer not in ("", trainer) and ago < LEASE_SECONDS:
+            raise LeaseHeld(
+                f"another trainer has this feed, and asked {ago:.0f} s ago: stop it, or start a node of its own for "
+                f"each trainer. A trainer that was killed frees the feed {LEASE_SECONDS:.0f} s after its last request"
+            )
+        self._trainer, self._asked = trainer, self._now()
+
+    def end(self, trainer: str) -> None:
+        """Let the next trainer in, if this one has the lease."""
+        if self._trainer == trainer:
+            self._trainer = ""
 
 
 class FeedServer:

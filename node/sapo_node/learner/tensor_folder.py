@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sapo_node.groups.model_name import trained_part
 from sapo_node.learner.model import Policy
-from sapo_node.storage.sync import sync
+from sapo_node.storage.files import sync
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import read_json, sha256_of
 

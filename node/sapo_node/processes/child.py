@@ -1,17 +1,29 @@
-"""A child process with pipes for trio, in its own session. It and all that it starts end with this process."""
+"""A child process with pipes for trio, in its own session. The child and all its children end with this process.
+
+`listen` reads the stderr of a child for the log. A child that inherited stderr would write to the operator's terminal,
+and its libraries quote foreign text unchanged: transformers prints the names of tensors in a model folder.
+"""
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import trio
 
+from sapo_protocol.printable import excerpt
+
 _LAUNCH = Path(__file__).with_name("launch.py")
 _POLL = 0.02
+
+LINES = 20
+"""Most lines that `listen` tells of one read: the last ones."""
+_PAUSE = 0.1
+"""Seconds until the next read after a read with more lines, so that the child waits and the node does not."""
+_CHUNK = 65_536
 
 
 class ChildProcess:
@@ -79,3 +91,30 @@ def _stream(pipe: IO[bytes] | None) -> trio.lowlevel.FdStream:
     stream = trio.lowlevel.FdStream(os.dup(pipe.fileno()))
     pipe.close()
     return stream
+
+
+async def listen(stream: trio.abc.ReceiveStream, tell: Callable[[str], None]) -> None:
+    """Call `tell` with the `excerpt` of each line of a stream until the stream ends, without empty lines.
+
+    The last line needs no line break. `listen` tells it even when it is cancelled.
+    """
+    rest = b""
+    try:
+        async for chunk in stream:
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[-_CHUNK:]
+            if len(lines) > LINES:
+                tell(f"({len(lines) - LINES} lines left out)")
+            for line in lines[-LINES:]:
+                _tell(line, tell)
+            if len(lines) > LINES:
+                await trio.sleep(_PAUSE)
+    except (trio.ClosedResourceError, trio.BrokenResourceError):
+        pass
+    finally:
+        _tell(rest, tell)
+
+
+def _tell(line: bytes, tell: Callable[[str], None]) -> None:
+    if words := excerpt(line.decode("utf-8", "replace")):
+        tell(words)

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from sapo_node.processes.child import ChildProcess
+from sapo_node.processes.child import ChildProcess, listen
 from sapo_node.processes.frames import MAX_FRAME, FrameError, receive_frame, send_frame
-from sapo_node.processes.words import listen
 from sapo_protocol.errors import LocalError
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ class _Child:
     """One run of the child process."""
 
     process: ChildProcess
-    pending_queue: trio.MemorySendChannel[Any]
-    outbox: trio.MemoryReceiveChannel[Any]
+    replies: trio.MemorySendChannel[Any]
+    received: trio.MemoryReceiveChannel[Any]
     asked: bool = False
     condemned: trio.Event = field(default_factory=trio.Event)
 
@@ -133,7 +132,7 @@ class Worker:
         answered = False
         try:
             await send_frame(child.process.stdin, value)
-            reply = await child.outbox.receive()
+            reply = await child.received.receive()
             answered = True
         except FrameError:
             # The frame was refused before its first byte, so the child has not seen the request.
@@ -188,14 +187,14 @@ class Worker:
         finally:
             if self._child is child:
                 self._announce(None)
-            child.pending_queue.close()
+            child.replies.close()
             with trio.CancelScope(shield=True):
                 await child.process.end(grace=STOP_GRACE if gracefully else 0.0)
         return became_ready
 
     def _start(self) -> _Child:
-        pending_queue, outbox = trio.open_memory_channel[Any](1)
-        return _Child(ChildProcess(self._argv, env=self._env, capture_stderr=True), pending_queue, outbox)
+        replies, received = trio.open_memory_channel[Any](1)
+        return _Child(ChildProcess(self._argv, env=self._env, capture_stderr=True), replies, received)
 
     async def _receive_ready(self, child: _Child) -> Mapping[str, Any]:
         frame = await receive_frame(child.process.stdout, self._reply_limit)
@@ -222,7 +221,7 @@ class Worker:
                     self._log.warning("the %s process sent a reply without a request", self.name)
                     return
                 child.asked = False
-                child.pending_queue.send_nowait(frame)
+                child.replies.send_nowait(frame)
         except (FrameError, trio.BrokenResourceError) as error:
             self._log.warning("the %s process sent an invalid frame: %s", self.name, error)
         finally:
@@ -232,7 +231,7 @@ class Worker:
         """Let no request use this child any more. `run` then kills and replaces it."""
         if self._child is child:
             self._announce(None)
-        child.pending_queue.close()
+        child.replies.close()
         child.condemned.set()
 
     def _announce(self, child: _Child | None) -> None:

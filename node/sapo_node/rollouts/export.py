@@ -10,7 +10,7 @@ from sapo_node.groups import book
 from sapo_node.groups.record import Entry
 from sapo_node.rollouts.table import BATCH_ROWS, CARD, GROUPS, SWARM, require_pyarrow, schema
 from sapo_node.storage.database import Database
-from sapo_node.storage.work_folder import new_folder
+from sapo_node.storage.files import new_folder
 from sapo_protocol import LocalError, Manifest, decode_body, render_manifest
 
 Row = Mapping[str, Any]

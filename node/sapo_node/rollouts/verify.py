@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sapo_node.groups.task_name import task_name
-from sapo_node.processes.memory import memory_at_most
+from sapo_node.processes.limits import memory_at_most
 from sapo_node.rollouts.table import GROUPS, require_pyarrow, schema
 from sapo_node.verification.verifier import Scorer, compare, request_for
 from sapo_protocol import (

@@ -22,7 +22,7 @@ from sapo_node.training.batch_log import external_id
 from sapo_node.training.replay import Replay
 from sapo_node.training.rollout import Contribution
 from sapo_node.training.trainer import Trainer
-from sapo_node.verification.scheduler import VerificationScheduler
+from sapo_node.verification.verifier import VerificationScheduler
 
 Phase = Literal["generate", "share", "verify", "train", "evaluate"]
 """What takes time in a round, in this order. A node that only listens leaves out `share`. Few rounds end with an

@@ -1,7 +1,9 @@
-"""From a signed rollout to verified groups: tasks rebuilt here, rewards computed here, claims compared.
+"""From a signed rollout to verified groups: the sandbox rebuilds the tasks and computes the rewards.
 
-This is the only place where a VerifiedGroup is made. Nothing of the peer's reaches it but the text of its
-completions: dataset, configuration and seed follow from the assignment, prompt and rewards come from the sandbox.
+This is the only place that makes a VerifiedGroup. It holds nothing from the peer but the texts of its completions:
+dataset, configuration and seed follow from the assignment, prompt and rewards come from the sandbox.
+
+`VerificationScheduler` verifies rollouts that wait in the book, as many as the trainer needs.
 """
 
 import logging
@@ -9,12 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from sapo_node.groups.book import Book
 from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.groups.task_name import task_name
 from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact
+from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_protocol import (
@@ -27,14 +30,17 @@ from sapo_protocol import (
     peer_id,
 )
 
+KEPT_ENVELOPES = 4_096
+"""Most envelopes whose noted groups the verifier remembers."""
+
 logger = logging.getLogger(__name__)
 
 
 class Scorer(Protocol):
-    """Rebuilds tasks and scores completions; the sandbox, in a running node."""
+    """Rebuilds tasks and scores completions. In a running node it is the sandbox."""
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
-        """One result per request, in order; None where it failed closed."""
+        """One result per request, in order; None if scoring failed."""
         ...
 
 
@@ -43,7 +49,7 @@ Finding = VerifiedGroup | Unusable
 
 
 class Verifier:
-    """Re-verifies rollouts and reports what it finds to the ledger."""
+    """Verifies rollouts and reports false claims and malformed bodies to the ledger."""
 
     def __init__(
         self,
@@ -59,7 +65,7 @@ class Verifier:
         self._rng = swarm.rng
         self._wire = wire
         self.held_out: set[str] = set()
-        """Prompts that this node is evaluated on, and trains on none of."""
+        """Held-out prompts: the node is evaluated on them and never trains on them."""
         self.verified = 0
         self.unusable: Counter[str] = Counter()
 
@@ -107,7 +113,7 @@ class Verifier:
         return len(set(rewards)) == 1
 
     def _audits(self) -> bool:
-        """Whether to score a group that is claimed zero-advantage, at random."""
+        """Whether to score a group with a claim of zero advantage: at random."""
         return self._rng.random() < constants.AUDIT_RATE
 
     def _finding(self, rollout: Rollout, k: int, body: Body, request: ScoreRequest, scored: Scored | None) -> Finding:
@@ -139,7 +145,7 @@ class Verifier:
 
 
 def request_for(manifest: Manifest, rollout: Rollout, k: int, body: Body | None) -> ScoreRequest:
-    """What to rebuild and score for group `k`: the task assigned to its issuer, and the text of the body, if any."""
+    """The request for group `k`: the task assigned to its issuer, and the texts of the body, if any."""
     header = rollout.header
     task = assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k)
     texts = tuple(completion.text for completion in body.completions) if body else ()
@@ -147,7 +153,7 @@ def request_for(manifest: Manifest, rollout: Rollout, k: int, body: Body | None)
 
 
 def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
-    """Compare what the issuer signed of a group with what was found here; None where all of it holds."""
+    """Compare the signed header of a group with the score of this node. None if they agree."""
     if scored is None:
         return Unusable.UNSCORED
     if scored.digest != group.digest:
@@ -156,3 +162,44 @@ def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
     if scored.rewards != group.claims:
         return Unusable.FALSE_CLAIM
     return None
+
+
+class VerificationScheduler:
+    """Draws rollouts by lottery, verifies them, and enters the findings in the book."""
+
+    def __init__(self, *, book: Book, verifier: Verifier, ledger: Ledger) -> None:
+        self._book = book
+        self._verifier = verifier
+        self._ledger = ledger
+
+    async def verify_pending(self, wanted: int) -> None:
+        """Verify until 2 * `wanted` groups of each tier are on offer, or each tier had VERIFICATIONS_PER_ROUND turns.
+
+        A turn verifies one drawn rollout.
+        """
+        have: Counter[Tier] = Counter()
+        for peer, count in self._book.per_peer().items():
+            have[self._ledger.tier(peer)] += count
+        for _ in range(constants.VERIFICATIONS_PER_ROUND):
+            for tier in Tier:
+                if have[tier] < 2 * wanted:
+                    have[tier] += await self._verify_one(tier)
+
+    async def _verify_one(self, tier: Tier) -> int:
+        """Verify one drawn rollout of a tier. Returns the number of verified groups. Peers on probation come last."""
+        rollout = self._book.draw(tier, last=self._is_on_probation)
+        if rollout is None:
+            return 0
+        found = await self._verifier.verify(rollout, known=self._book.judged(rollout))
+        peer = peer_id(rollout.opened.issuer)
+        groups = sum(isinstance(finding, VerifiedGroup) for finding in found.values())
+        self._book.lottery.credit(peer, groups)
+        self._book.judge(rollout, found)
+        if not self._ledger.admits(peer):
+            logger.warning("%s is banned: %s", peer, ", ".join(map(str, self._ledger.offences(peer))))
+            self._book.forget(peer)
+            return 0
+        return groups
+
+    def _is_on_probation(self, peer: str) -> bool:
+        return self._ledger.state(peer) is PeerState.PROBATION

@@ -14,7 +14,7 @@ import trio
 from sapo_node.contributors import program as module
 from sapo_node.contributors.program import program
 from sapo_node.groups.prompt import SYSTEM, Prompt
-from sapo_node.processes.words import LINES
+from sapo_node.processes.child import LINES
 from sapo_node.training.rollout import AnswerFailed, TaskSkipped
 from sapo_protocol import LocalError
 

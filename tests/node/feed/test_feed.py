@@ -21,13 +21,12 @@ from sapo_node import client
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA
 from sapo_node.client import Completion, Feed, FeedError, GroupReport, StepBack
-from sapo_node.feed import lease
+from sapo_node.feed import server
 from sapo_node.feed.access import TRAINER_HEADER, read_access
-from sapo_node.feed.conversion import train_report
-from sapo_node.feed.lease import Lease, LeaseHeld
 from sapo_node.feed.messages import Completed, Refused, Report, Started
 from sapo_node.feed.openapi import description
-from sapo_node.feed.server import FeedServer
+from sapo_node.feed.policy import train_report
+from sapo_node.feed.server import FeedServer, Lease, LeaseHeld
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import MalformedError, from_json
 from sapo_node.groups.messages import Sampled, TrainGroup, TrainRequest
@@ -380,11 +379,11 @@ def test_a_lease_ends_some_seconds_after_the_last_request():
     now = 0.0
     held = Lease(lambda: now)
     held.renew("a")
-    now = lease.SECONDS - 1
+    now = server.LEASE_SECONDS - 1
     with pytest.raises(LeaseHeld, match=r"asked 39 s ago.*frees the feed 40 s after"):
         held.renew("b")
     held.renew("a")
-    now += lease.SECONDS - 1
+    now += server.LEASE_SECONDS - 1
     with pytest.raises(LeaseHeld):
         held.renew("b")
     held.end("b")
@@ -400,7 +399,7 @@ async def test_a_trainer_in_a_long_step_keeps_its_lease(node, trainer, monkeypat
     monkeypatch.setattr(client, "_RENEW_SECONDS", 0.05)
     async with node.running():
         batch = await in_thread(trainer.feed.next_batch, trainer.sample)
-        monkeypatch.setattr(lease, "SECONDS", 1.0)
+        monkeypatch.setattr(server, "LEASE_SECONDS", 1.0)
         await trio.sleep(1.2)
         second = Feed(node.file)
         with pytest.raises(FeedError, match="another trainer"):

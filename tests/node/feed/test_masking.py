@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.feed.masking import is_kept
-from sapo_node.feed.messages import Batch, Graded, Group
+from sapo_node.feed.messages import Batch, Graded, Group, is_kept
 from sapo_node.groups.bounds import Bounds
 from sapo_node.learner.filters import passing
 

@@ -7,8 +7,8 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
 from sapo_node.client import Prompts, completions_of, mark, newest, prompt_ids, reports_of, rows_of
-from sapo_node.feed.conversion import messages_of
 from sapo_node.feed.messages import Batch, Graded, Group, Message
+from sapo_node.feed.policy import messages_of
 from sapo_node.feed.rows import digest_of
 from sapo_node.groups.messages import GroupReport, LearnerOptions, Refusal
 from sapo_node.groups.prompt import Example, Prompt

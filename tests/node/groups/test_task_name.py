@@ -10,7 +10,7 @@ from rollouts import right_and_wrong, rollout
 from sapo_node.groups.task_name import task_name
 from sapo_node.training.evaluation import measure
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.examples import build_examples
+from sapo_node.verification.catalogue import build_examples
 from sapo_node.verification.verifier import Verifier
 from sapo_protocol import TaskSpec, load_manifest, shipped_manifests
 from swarm_parts import KnowingScorer, OpenScorer, Oracle

@@ -69,7 +69,7 @@ from sapo_node.learner.card import CardFacts
 from sapo_node.learner.export import export
 from sapo_node.learner.export_client import ExportRequest
 from sapo_node.learner.model import ModelError, load
-from sapo_node.processes.memory import memory_at_most
+from sapo_node.processes.limits import memory_at_most
 
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from sapo_node.net.in_memory import LinkQuality, MemoryHub, MemoryNetwork
 from sapo_node.net.interface import (
     Channel,
     MessageTooLargeError,
@@ -15,7 +16,6 @@ from sapo_node.net.interface import (
     PeerGone,
     Verdict,
 )
-from sapo_node.net.memory import LinkQuality, MemoryHub, MemoryNetwork
 from sapo_node.net.seen_cache import IGNORED_SECONDS
 
 TOPIC, LIMIT = "rollouts", 10

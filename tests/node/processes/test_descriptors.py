@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from processes import ENVIRONMENT
-from sapo_node.processes.descriptors import NEEDED
+from sapo_node.processes.limits import NEEDED
 
 LIMITED = """
 import resource, sys
-from sapo_node.processes.descriptors import raise_limit
+from sapo_node.processes.limits import raise_limit
 soft, hard = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 print(raise_limit())

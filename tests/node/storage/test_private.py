@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from sapo_node.storage.private import write_private
+from sapo_node.storage.files import write_private
 
 
 def test_a_power_cut_after_a_secret_was_written_cannot_leave_its_file_empty(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from sapo_node.cli.tables import answer_table
 from sapo_node.contributors.rounds import MAX_FAILED_ROUNDS
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import TaskAnswers
-from sapo_node.net.memory import MemoryHub
+from sapo_node.net.in_memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters

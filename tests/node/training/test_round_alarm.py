@@ -21,8 +21,7 @@ from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import STRANGERS_SHARE, Fact, Tier
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.scheduler import VerificationScheduler
-from sapo_node.verification.verifier import Verifier
+from sapo_node.verification.verifier import VerificationScheduler, Verifier
 from sapo_protocol import Completion, Finish, load_manifest
 from swarm_parts import OpenScorer, Oracle
 

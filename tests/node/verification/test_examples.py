@@ -7,7 +7,7 @@ import pytest
 
 from sapo_node.groups.prompt import NO_EXAMPLES
 from sapo_node.training.evaluation import heldout_seed
-from sapo_node.verification.examples import FIRST_SEED, build_examples, example_requests
+from sapo_node.verification.catalogue import FIRST_SEED, build_examples, example_requests
 from sapo_node.verification.sandbox.client import Sandbox
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import Task, build_task, plugins, score, worked_example

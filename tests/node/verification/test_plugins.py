@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox.client import Sandbox
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import TaskError, build_task, plugins, score

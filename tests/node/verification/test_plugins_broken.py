@@ -6,7 +6,7 @@ import pytest
 import trio
 
 import evil_plugin
-from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox.client import Sandbox
 from sapo_protocol import LocalError, load_manifest
 

@@ -14,8 +14,7 @@ from sapo_node.groups.record import NotDrawn, Unusable
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.scheduler import VerificationScheduler
-from sapo_node.verification.verifier import Verifier
+from sapo_node.verification.verifier import VerificationScheduler, Verifier
 from sapo_protocol import peer_id
 from swarm_parts import OpenScorer
 

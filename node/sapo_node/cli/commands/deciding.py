@@ -12,7 +12,7 @@ from sapo_node.cli.commands.options import as_json, configured, folder_of
 from sapo_node.cli.terminal import say, say_json
 from sapo_node.observability import explain
 from sapo_node.storage.database import Database
-from sapo_node.storage.umask import for_owner_alone
+from sapo_node.storage.files import for_owner_alone
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide, decided_by, decision_of, pardon, take_back
 from sapo_node.trust.ledger import account_of, has_equivocated

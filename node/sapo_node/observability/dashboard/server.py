@@ -32,7 +32,7 @@ from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
 from sapo_node.observability.dashboard.prometheus import exposition
 from sapo_node.observability.overview import overview
 from sapo_node.storage.database import Database, StateError
-from sapo_node.storage.private import write_private
+from sapo_node.storage.files import write_private
 from sapo_protocol import LocalError, Manifest
 from sapo_protocol.files import NoSuchFile, read_bounded
 

@@ -1,7 +1,9 @@
 """The sandbox process, the zygote: imports everything once, confines itself, then forks one child per batch.
 
-Rules:
-- Only a child reads peers' text. It is confined further and lives for one batch, so that it cannot affect another.
+- Before it confines itself, it tries the import of each task module of another package in a forked probe, because an
+  import may hang or end its process. It then imports the modules that passed.
+- Only a child reads peers' text. It confines itself further, rebuilds the tasks, scores the completions, writes a line
+  per item and exits. It lives for one batch, so that it cannot affect another.
 - The zygote kills and reaps each child.
 - Each request gets exactly one reply: results of the expected shape, or the cause of the failure.
 """
@@ -14,14 +16,16 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from sapo_node.processes.frames import read_frame, write_frame
-from sapo_node.verification.sandbox.child import UNCONFINED, run_child
+from sapo_node.processes.launch import die_with_parent
 from sapo_node.verification.sandbox.lockdown import (
     ChildLimits,
     LockdownError,
+    confine_child,
     confine_zygote,
     limit_memory,
     probe_child_layers,
@@ -29,14 +33,144 @@ from sapo_node.verification.sandbox.lockdown import (
 from sapo_node.verification.sandbox.messages import (
     MAX_REPLY,
     MalformedReplyError,
+    Scored,
     ScoreRequest,
     collect_results,
     decode_requests,
+    encode_line,
+    require_limits,
 )
-from sapo_node.verification.sandbox.probe import Probe, fault_of, start_probes
-from sapo_node.verification.tasks import DATASETS, TaskError, build_task, plugins, prepare, score
+from sapo_node.verification.tasks import (
+    DATASETS,
+    TaskError,
+    build_task,
+    plugins,
+    prepare,
+    score,
+    task_digest,
+    worked_example,
+)
 
 logger = logging.getLogger(__name__)
+
+UNCONFINED = 70
+"""Exit status of a child that could not confine itself. Such a child has read no completion."""
+_FAILED = 71
+
+WALL_SECONDS = 5.0
+"""Seconds after which a probe must have ended its import."""
+_SOUND = "sound"
+_MOST = 1_000
+"""Bytes of a reason, at most."""
+
+
+def run_child(
+    batch: Sequence[ScoreRequest], limits: ChildLimits, zygote: int, writer: int, foreign: Sequence[int]
+) -> NoReturn:
+    """Close the `foreign` descriptors, then score the batch. This never returns into the zygote's code."""
+    status = _FAILED
+    try:
+        for descriptor in foreign:
+            os.close(descriptor)
+        confine_child(limits, zygote)
+        output = memoryview(b"".join([encode_line(_scored(item)) for item in batch]))
+        while output:
+            output = output[os.write(writer, output) :]
+        status = 0
+    except LockdownError:
+        status = UNCONFINED
+    finally:
+        os._exit(status)
+
+
+def _scored(item: ScoreRequest) -> Scored | str:
+    """Return what an item earns, or why it failed."""
+    try:
+        task = build_task(item.dataset, item.config, item.seed)
+        rewards = tuple(score(item.dataset, task, text) for text in item.completions)
+        example = worked_example(task) if item.example else ""
+        require_limits(task.prompt, example)
+        return Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example)
+    except BaseException as error:  # noqa: BLE001 - if an item fails in any way, the other items go on
+        return _reason(error)
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        return str(error) if isinstance(error, TaskError | MalformedReplyError) else f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - another package wrote the error, and its text may fail as well
+        return type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A process that imports the module of one dataset, and the pipe for its result."""
+
+    dataset: str
+    pid: int
+    reader: int
+    deadline: float
+
+
+def start_probes(datasets: Iterable[str], private: Sequence[int]) -> list[Probe]:
+    """Start a process per dataset that imports its module. These processes close the `private` descriptors."""
+    zygote, deadline = os.getpid(), time.monotonic() + WALL_SECONDS
+    probes: list[Probe] = []
+    for dataset in datasets:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _import(dataset, zygote, writer, (*private, reader, *(probe.reader for probe in probes)))
+        os.close(writer)
+        os.set_blocking(reader, False)
+        probes.append(Probe(dataset, pid, reader, deadline))
+    return probes
+
+
+def fault_of(probe: Probe) -> str:
+    """Return why the module of a probe cannot be used; empty if it can. Ends and reaps the process."""
+    status = _wait(probe)
+    try:
+        found = os.read(probe.reader, _MOST).decode("utf-8", "replace")
+    except BlockingIOError:
+        # The module started a process that still holds the other end of the pipe.
+        found = ""
+    os.close(probe.reader)
+    if status is None:
+        return f"its import does not end within {WALL_SECONDS:g} s"
+    if found:
+        return "" if found == _SOUND else found
+    return f"its import ended the process with status {status}"
+
+
+def _wait(probe: Probe) -> int | None:
+    """Return the exit status, negative for a signal. At its deadline kill the process and return None."""
+    while True:
+        pid, status = os.waitpid(probe.pid, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > probe.deadline:
+            os.kill(probe.pid, signal.SIGKILL)
+            os.waitpid(probe.pid, 0)
+            return None
+        time.sleep(0.01)
+
+
+def _import(dataset: str, zygote: int, writer: int, foreign: Sequence[int]) -> NoReturn:
+    """Import the module, in the forked process. Its stdout is /dev/null, as the zygote's is by now."""
+    try:
+        for descriptor in foreign:
+            os.close(descriptor)
+        die_with_parent(zygote)
+        try:
+            plugins.of(dataset)
+            found = _SOUND
+        except TaskError as error:
+            found = str(error)
+        os.write(writer, found.encode("utf-8", "replace")[:_MOST])
+    finally:
+        # sys.exit would wait for threads that the module started.
+        os._exit(1)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox import client
 from sapo_node.verification.sandbox.client import Sandbox
 from sapo_protocol import LocalError, load_manifest, shipped_manifests

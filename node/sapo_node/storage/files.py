@@ -1,19 +1,79 @@
-"""A folder for work whose result is renamed to its place. What a killed process left of one is removed by the next.
+"""Files and folders that a crash or a power cut cannot leave half-written, and that other users cannot read.
 
-A process holds a lock on its folder as long as it lives. So a folder with something in it and without a lock is of a
-process that was killed.
+A work folder holds a result until it is complete. Then the process renames it to its place. The process holds a lock on
+its work folder while it lives. So a work folder with content and without a lock is left from a killed process. The next
+process removes it.
 """
 
 import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sapo_node.storage.sync import sync
+from sapo_protocol.errors import LocalError
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder. Raises OSError.
+
+    Without this, a power cut can leave a renamed file empty.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_all(folder: Path) -> None:
+    """Wait until the disk has a folder with all its content. Raises OSError."""
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)
+
+
+def write_private(path: Path, content: bytes, what: str) -> None:
+    """Write or replace a file with mode 0600. A reader sees the old content or the new one, even after a power cut.
+
+    `what` names the file in errors. Raises LocalError.
+    """
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.unlink(missing_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        sync(new)
+        new.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        raise LocalError(f"cannot write the {what} {path}: {error.strerror}; free disk space") from error
+
+
+def deny_writing() -> None:
+    """From now on only the owner can write the files that this process and its children make."""
+    os.umask(os.umask(_WRITE) | _WRITE)
+
+
+@contextmanager
+def for_owner_alone() -> Iterator[None]:
+    """Within this context only the owner can read the files that this process and its children make.
+
+    The umask belongs to the whole process: use this only while it writes no file that others may read.
+    """
+    before = os.umask(OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextmanager

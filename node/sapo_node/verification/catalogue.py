@@ -1,16 +1,30 @@
-"""Checks, before the network starts, that this node builds and scores every task of a swarm as its peers do.
+"""Prepares a node for the tasks of its swarm, before the network starts.
 
-If a node built other tasks, every peer's digest would differ from its own. If it used another version of a scorer, it
-would count honest claims as false.
+`require_catalogue` checks that this node builds and scores every task as its peers do. With other tasks, the digest of
+every peer would differ. With another version of a scorer, honest claims would count as false.
+
+`build_examples` makes the worked examples, from seeds that no round and no evaluation uses.
 """
 
+import logging
+from collections.abc import Sequence
+
+from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples
+from sapo_node.groups.task_name import task_name
 from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_node.verification.tasks import SCORER_VERSION, interop, plugins
-from sapo_protocol import LocalError, Manifest
+from sapo_node.verification.verifier import Scorer
+from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest
+
+logger = logging.getLogger(__name__)
 
 _ANSWER = "<answer>0</answer>"
-"""Scored for each task, so that a scorer that does not work is found before the node joins the swarm."""
+"""The sandbox scores it for each task, so that the node finds a broken scorer before it joins the swarm."""
+FIRST_SEED = ASSIGNED_SEEDS + 2**30
+"""The seed of the first example. Assigned seeds are below ASSIGNED_SEEDS, and held-out seeds below FIRST_SEED."""
+_TRIED = 4
+"""Seeds tried for each example: the reference answer of some datasets is often incorrect."""
 
 
 async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
@@ -62,3 +76,39 @@ def _require_reasoning_gym(manifest: Manifest, installed: str) -> None:
             f"swarm {manifest.name!r} is defined on reasoning-gym {needed}, and {installed} is installed; run: "
             f"pip install reasoning-gym=={needed}"
         )
+
+
+async def build_examples(manifest: Manifest, scorer: Scorer, count: int) -> Examples:
+    """Return `count` worked examples for each task. A task has fewer if too few of its reference answers are correct.
+
+    The same count gives the same examples in every node of a swarm.
+    """
+    if not count:
+        return NO_EXAMPLES
+    return examples_from(manifest, await scorer.score(example_requests(manifest, count)), count)
+
+
+def example_requests(manifest: Manifest, count: int) -> list[ScoreRequest]:
+    """Return the requests for the examples, task by task."""
+    return [
+        ScoreRequest(spec.dataset, spec.config, FIRST_SEED + number, (), example=True)
+        for spec in manifest.tasks
+        for number in range(_tried(count))
+    ]
+
+
+def examples_from(manifest: Manifest, results: Sequence[Scored | None], count: int) -> Examples:
+    """Return the examples in the results of `example_requests`, at most one for each prompt."""
+    found: dict[str, tuple[Example, ...]] = {}
+    for place, spec in enumerate(manifest.tasks):
+        shown = results[place * _tried(count) : (place + 1) * _tried(count)]
+        distinct = {each.prompt: each.example for each in shown if each is not None and each.example}
+        task = task_name(manifest, spec.dataset, spec.config)
+        found[task] = tuple(Example(*each) for each in distinct.items())[: count + 1]
+        if len(found[task]) < count:
+            logger.warning("%s has only %d of %d worked examples", task, len(found[task]), count)
+    return Examples(count, found)
+
+
+def _tried(count: int) -> int:
+    return _TRIED * (count + 1)
