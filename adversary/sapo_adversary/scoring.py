@@ -17,7 +17,7 @@ from functools import partial
 
 from sapo_adversary.attacks.kit import Solution
 from sapo_adversary.seed_texts import STEPS, careful
-from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.tasks import Task, build_task, score, task_digest, worked_example
 from sapo_protocol import Assignment
 

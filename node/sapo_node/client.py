@@ -32,12 +32,12 @@ from sapo_node.feed.messages import (
     Completion,
     Done,
     GoBack,
+    GoBackRefused,
     Graded,
     Group,
     Prompts,
-    Refused,
-    Report,
     Started,
+    StepReport,
     Work,
 )
 from sapo_node.feed.rows import LogProbs, Row, completions_of, prompt_ids, reports_of, rows_of
@@ -109,7 +109,7 @@ class Feed:
         """`file` is the node's `feed.json`. The client tries for `patience` seconds to reach a node that is away."""
         self._file = Path(expanded(str(file)))
         self._patience = patience
-        self._reported = Report("")
+        self._reported = StepReport("")
         name = {TRAINER_HEADER: secrets.token_hex(8)}
         self._client = httpx.Client(trust_env=False, headers=name)  # no proxy sees the token
         lease = self._client, self._file, threading.Event()
@@ -122,7 +122,7 @@ class Feed:
 
         The node sends the batches of later steps again. Raises StepBack if it takes steps back that are in the weights.
         """
-        self._reported = Report("")
+        self._reported = StepReport("")
         try:
             self._post("started", Started(step))
         except FeedError as error:
@@ -161,12 +161,12 @@ class Feed:
 
         `saved` is the newest step whose weights are in a checkpoint on disk.
         """
-        self._reported = Report(batch.id, groups, saved, learning_rate, loss, grad_norm, entropy)
+        self._reported = StepReport(batch.id, groups, saved, learning_rate, loss, grad_norm, entropy)
         self._post("report", self._reported)
 
     def refuse(self, step_back: StepBack, reason: str) -> None:
         """Tell the node that the trainer cannot go back. The accused groups then stay in its weights."""
-        self._post("refused", Refused(step_back.id, reason))
+        self._post("refused", GoBackRefused(step_back.id, reason))
 
     def _complete(self, prompts: Prompts, groups: Sequence[Sequence[Completion]]) -> None:
         if len(groups) != len(prompts.prompts):

@@ -38,7 +38,7 @@ from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import from_external
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_protocol import Manifest, assign, decode_body, load_manifest, open_message
 
 EPOCH = 10

@@ -6,8 +6,8 @@ import time
 import pytest
 import trio
 
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol.manifest import load_manifest
 

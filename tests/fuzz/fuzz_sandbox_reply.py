@@ -9,8 +9,8 @@ from typing import Any
 from harness import Source
 
 from sapo_node.processes.frames import FrameError, read_frame, write_frame
-from sapo_node.verification.sandbox import client
-from sapo_node.verification.sandbox.messages import (
+from sapo_node.verification.sandbox import sandbox as sandbox_module
+from sapo_node.verification.sandbox.requests import (
     MAX_EXAMPLE,
     MAX_PROMPT,
     MAX_REASON,
@@ -70,9 +70,9 @@ def from_zygote(source: Source, batch: list[ScoreRequest]) -> None:
 
 
 def check(reply: Any, batch: list[ScoreRequest]) -> None:
-    results = client._results(reply, batch)
+    results = sandbox_module._results(reply, batch)
     if isinstance(results, str):
-        assert results in client._CAUSES
+        assert results in sandbox_module._CAUSES
         return
     assert len(results) == len(batch)
     for item, scored in zip(batch, results, strict=True):

@@ -9,7 +9,7 @@ from fuzz_checkpoint import remove_newest, resume, trainer, write_newest
 from harness import MANIFEST
 
 from sapo_node.processes.frames import write_frame
-from sapo_node.verification.sandbox.messages import (
+from sapo_node.verification.sandbox.requests import (
     MAX_BATCH,
     MAX_EXAMPLE,
     MAX_PROMPT,

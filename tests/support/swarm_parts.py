@@ -8,7 +8,7 @@ import trio
 
 from sapo_node.groups.messages import GroupReport, Refusal, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt
-from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest, worked_example
 from sapo_protocol import Manifest
 

@@ -21,7 +21,7 @@ from sapo_node.sampling.sampler import Sampler
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust.constants import Fact, Tier
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.verifier import Finding, Verifier, request_for
 from sapo_protocol import (
     ROLLOUT_DOMAIN,

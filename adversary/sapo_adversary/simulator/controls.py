@@ -15,7 +15,7 @@ from sapo_adversary.simulator.prompts import heldout_prompts
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GroupReport, TrainGroup, TrainReport, TrainRequest
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_protocol import ASSIGNED_SEEDS, Manifest
 
 KEPT = 64

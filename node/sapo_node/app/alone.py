@@ -35,7 +35,7 @@ from sapo_node.storage.keys import Identity
 from sapo_node.training.policy import Policy
 from sapo_node.training.round import Phase
 from sapo_node.verification.catalogue import build_examples, require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest
 
 

@@ -53,7 +53,7 @@ from sapo_node.storage.keys import Identity
 from sapo_node.storage.location import StateLocation
 from sapo_node.training.rollout import Answerer
 from sapo_node.verification.catalogue import build_examples, require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest
 
 _KEY, _SANDBOX, _MODEL, _NETWORK = "key", "sandbox", "model", "network"

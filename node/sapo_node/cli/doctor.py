@@ -28,7 +28,7 @@ from sapo_node.observability.history import History
 from sapo_node.storage.files import abandoned
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key, require_folder
 from sapo_node.verification.catalogue import require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest, load_manifest
 from sapo_protocol.files import NoSuchFile
 

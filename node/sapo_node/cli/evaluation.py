@@ -15,7 +15,7 @@ from sapo_node.app.state import StateFolder
 from sapo_node.learner.client import Learner
 from sapo_node.training.evaluation import HeldOut, measure
 from sapo_node.verification.catalogue import build_examples, require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import Manifest
 
 

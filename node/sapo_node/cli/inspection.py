@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sapo_node.groups.task_name import task_name
 from sapo_node.verification.catalogue import require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
     LocalError,

@@ -160,7 +160,7 @@ class Work(Record, frozen=True):
         return found.id if found else ""
 
 
-class Report(Record, frozen=True):
+class StepReport(Record, frozen=True):
     """The answer to `Batch`: what the step did. Figures that the trainer does not have are left out."""
 
     id: str
@@ -181,7 +181,7 @@ class Started(Record, frozen=True):
     step: Count
 
 
-class Refused(Record, frozen=True):
+class GoBackRefused(Record, frozen=True):
     """The answer to `GoBack` of a trainer that cannot."""
 
     id: str

@@ -7,13 +7,13 @@ from typing import Any
 from msgspec.json import schema_components
 
 from sapo_node.feed.access import LEASE_SECONDS, MAX_WAIT, TRAINER, TRAINER_HEADER
-from sapo_node.feed.messages import Completed, Done, Refused, Report, Started, Work
+from sapo_node.feed.messages import Completed, Done, GoBackRefused, Started, StepReport, Work
 
 _PATHS: Mapping[str, tuple[str, type, str]] = {
     "/v1/completions": ("Send the completions of one prompt.", Completed, "completed"),
-    "/v1/report": ("Tell what a step of training did.", Report, "reported"),
+    "/v1/report": ("Tell what a step of training did.", StepReport, "reported"),
     "/v1/started": ("Tell which steps the trainer's weights hold.", Started, "started"),
-    "/v1/refused": ("Tell that the trainer cannot go back.", Refused, "refused"),
+    "/v1/refused": ("Tell that the trainer cannot go back.", GoBackRefused, "refused"),
 }
 _ERRORS = {
     "400": "This is no request of HTTP/1.1.",

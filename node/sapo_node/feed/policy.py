@@ -19,13 +19,13 @@ from sapo_node.feed.messages import (
     Completed,
     Completion,
     GoBack,
+    GoBackRefused,
     Graded,
     Group,
     Message,
     Prompts,
-    Refused,
-    Report,
     Started,
+    StepReport,
     Work,
 )
 from sapo_node.groups.codec import from_json, to_json
@@ -82,7 +82,7 @@ def _group(group: TrainGroup) -> Group:
     return Group(group.id, group.source, messages, group.weight, completions, group.bounds)
 
 
-def train_report(request: TrainRequest, report: Report, *, seconds: float) -> TrainReport:
+def train_report(request: TrainRequest, report: StepReport, *, seconds: float) -> TrainReport:
     """The trainer's report of a step in the form of the learner's report."""
     groups = {group.id: report.groups.get(group.id, GroupReport()) for group in request.groups}
     tokens = dict.fromkeys(SOURCES, 0)
@@ -201,7 +201,7 @@ class RemotePolicy:
         """Ask for one step, without stand-ins. A step without groups changes no weights, so the trainer gets none."""
         started = trio.current_time()
         request = replace(request, groups=request.placed)
-        report = Report("")
+        report = StepReport("")
         if request.groups and request.step > self._claimed:
             report = await self._ask(Work(batch=batch_of(request, self._filters)))
         self._step = request.step
@@ -254,7 +254,7 @@ class RemotePolicy:
         if len(pending.groups) == len(asked.prompts):
             self._end(pending, [pending.groups[number] for number in range(len(asked.prompts))])
 
-    def reported(self, report: Report) -> None:
+    def reported(self, report: StepReport) -> None:
         """Take in the report of a step."""
         if (pending := self._answered(report.id)) is None:
             return
@@ -269,7 +269,7 @@ class RemotePolicy:
         self._saved = max(self._saved, report.saved)
         self._end(pending, report)
 
-    def refused(self, answer: Refused) -> None:
+    def refused(self, answer: GoBackRefused) -> None:
         """The trainer cannot go back."""
         if (pending := self._answered(answer.id)) is None:
             return
@@ -291,7 +291,7 @@ class RemotePolicy:
                 pending.end(failure=WorkerFailed(f"the trainer started again at step {step}"))
         self._claimed = step
         if pending and (pending.work.go_back or (pending.work.batch and pending.work.batch.step <= step)):
-            pending.end(Report(""))
+            pending.end(StepReport(""))
 
     async def _ask(self, work: Work) -> Any:
         """Offer work until it is answered."""

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from sapo_node.feed.access import FILE, LEASE_SECONDS, MAX_WAIT, TRAINER, TRAINER_HEADER, Access, read_access
-from sapo_node.feed.messages import Completed, Done, Refused, Report, Started
+from sapo_node.feed.messages import Completed, Done, GoBackRefused, Started, StepReport
 from sapo_node.feed.openapi import description
 from sapo_node.feed.policy import RemotePolicy, StaleAnswer, WrongAnswer
 from sapo_node.groups.codec import MalformedError, from_json, to_json
@@ -105,9 +105,9 @@ class FeedServer:
         self._max_body = _LEAST_BODY + completions * longest
         self._posts: dict[str, tuple[type, Callable[[Any], None]]] = {
             "/v1/completions": (Completed, policy.completed),
-            "/v1/report": (Report, policy.reported),
+            "/v1/report": (StepReport, policy.reported),
             "/v1/started": (Started, policy.started),
-            "/v1/refused": (Refused, policy.refused),
+            "/v1/refused": (GoBackRefused, policy.refused),
         }
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:

@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from sapo_node.learner.model import hide_kernels
 from sapo_node.processes.launch import die_with_parent
+from sapo_node.processes.limits import mapped_bytes
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import open_regular
 from sapo_protocol.printable import line_of

@@ -15,6 +15,7 @@ from pathlib import Path
 from sapo_node.learner.client import offline
 from sapo_node.learner.folder import ModelError, gguf_folder
 from sapo_node.processes.extras import command_for
+from sapo_node.storage.files import new_folder
 from sapo_protocol.printable import excerpt
 
 _NEEDED = ("gguf", "numpy")

@@ -15,7 +15,7 @@ from sapo_node.groups.record import is_cut, is_over_bytes
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
 from sapo_node.groups.task_name import task_name
 from sapo_node.training.policy import Policy
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest, TaskSpec
 from sapo_protocol.cbor import encode

@@ -15,7 +15,7 @@ from sapo_node.groups.record import LocalGroup
 from sapo_node.groups.task_name import task_name
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import (
     Body,

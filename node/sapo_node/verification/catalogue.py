@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples
 from sapo_node.groups.task_name import task_name
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import SCORER_VERSION, interop, plugins
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest

@@ -19,7 +19,7 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_protocol import (
     Body,
     GroupHeader,

@@ -32,7 +32,7 @@ from sapo_node.storage.keys import Identity
 from sapo_node.trust.constants import Tier
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.sandbox.messages import Scored
+from sapo_node.verification.sandbox.requests import Scored
 from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
 from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (

@@ -51,7 +51,7 @@ from sapo_node.training.batch_log import from_external
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.equivocation import EquivocationHandler
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.tasks import build_task
 from sapo_protocol import (
     Completion,

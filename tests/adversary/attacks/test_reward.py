@@ -13,8 +13,8 @@ from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.scorer_exploit import BURDENS, MARKER, TRICKS, answered, copied_premises
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 

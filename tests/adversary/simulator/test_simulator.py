@@ -21,7 +21,7 @@ from sapo_adversary.simulator.swarm import identity_of, simulate
 from sapo_adversary.simulator.versions import PACKAGES
 from sapo_node.groups.messages import RequestError, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest
 

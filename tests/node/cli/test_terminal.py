@@ -17,7 +17,7 @@ from sapo_node.net.addresses import parse_announce, parse_dial, parse_listen
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import load_key
 from sapo_node.verification.catalogue import require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest, parse_manifest, public_key_of, render_manifest
 from sapo_protocol.printable import excerpt
 

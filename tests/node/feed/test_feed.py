@@ -23,7 +23,7 @@ from sapo_node.app.state import SCHEMA
 from sapo_node.client import Completion, Feed, FeedError, GroupReport, StepBack
 from sapo_node.feed import server
 from sapo_node.feed.access import TRAINER_HEADER, read_access
-from sapo_node.feed.messages import Completed, Refused, Report, Started
+from sapo_node.feed.messages import Completed, GoBackRefused, Started, StepReport
 from sapo_node.feed.openapi import description
 from sapo_node.feed.policy import train_report
 from sapo_node.feed.server import FeedServer, Lease, LeaseHeld
@@ -174,7 +174,7 @@ async def test_a_trainer_gets_a_stored_batch_with_a_replayed_group_and_it_counts
 
 def test_a_replayed_group_hides_no_group_without_an_advantage():
     trained = {local_id(0): GroupReport(0), local_id(0, "replay"): GroupReport(8)}
-    report = train_report(batch_with_a_replayed_group(), Report("", trained), seconds=1.0)
+    report = train_report(batch_with_a_replayed_group(), StepReport("", trained), seconds=1.0)
     assert (report.zero_advantage, report.local_tokens, report.external_tokens) == (1.0, 8, 0)
 
 
@@ -350,14 +350,14 @@ async def test_a_figure_that_is_none_is_told_to_the_trainer_by_its_name(node, tr
     async with node.running():
         batch = await in_thread(trainer.feed.next_batch, trainer.sample)
         for figure in ("loss", "grad_norm", "entropy", "learning_rate"):
-            with pytest.raises(LocalError, match=f"Report: .*{figure}"):
+            with pytest.raises(LocalError, match=f"StepReport: .*{figure}"):
                 await in_thread(partial(trainer.feed.report, batch, {}, **{figure: float("nan")}))
 
 
 async def test_a_reason_that_no_database_can_store_ends_no_node(node, trainer):
     async with node.running():
         back = await until_step_back(node, trainer)
-        await in_thread(trainer.feed._post, "refused", Refused(back.id, "a" * 200 + "\ud800\n\x1b"))
+        await in_thread(trainer.feed._post, "refused", GoBackRefused(back.id, "a" * 200 + "\ud800\n\x1b"))
         assert (await in_thread(trainer.step)).step == max(trainer.trained)
 
 
@@ -631,11 +631,11 @@ ODD_NUMBERS = (0, -1, 1.0, 1.5, 2**31, 2**31 + 1, 2**63, 10**400, 64, 65, 1e308,
     [
         *((Started, {"step": each}) for each in ODD_NUMBERS),
         *(
-            (Report, {"id": "", figure: each})
+            (StepReport, {"id": "", figure: each})
             for figure in ("saved", "loss", "grad_norm", "entropy", "learning_rate")
             for each in ODD_NUMBERS
         ),
-        *((Report, {"id": "", "groups": {"a": {"tokens": each, "untrained": [each]}}}) for each in ODD_NUMBERS),
+        *((StepReport, {"id": "", "groups": {"a": {"tokens": each, "untrained": [each]}}}) for each in ODD_NUMBERS),
         *(
             (Completed, {"id": "", "prompt": 0, "completions": [{"text": "", "finish": "stop", "logprobs": [each]}]})
             for each in (*ODD_NUMBERS, -1e6, -1.1e6)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.feed.messages import Report
+from sapo_node.feed.messages import StepReport
 from sapo_node.groups.codec import MalformedError, from_json, to_json, to_object
 from sapo_node.groups.messages import (
     FILTERS,
@@ -60,7 +60,7 @@ def test_options_come_back_as_they_were():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"groups": {"a": 7}}, r"Report: Expected `object`, got `int` - at `\$.groups\[...\]`"),
+        ({"groups": {"a": 7}}, r"StepReport: Expected `object`, got `int` - at `\$.groups\[...\]`"),
         ({"groups": {"a": {"untrained": [0, True]}}}, r"got `bool` - at `\$.groups\[...\].untrained\[1\]`"),
         ({"id": 1}, r"Expected `str`, got `int` - at `\$.id`"),
         ({"saved": "1"}, r"Expected `int`, got `str` - at `\$.saved`"),
@@ -70,7 +70,7 @@ def test_options_come_back_as_they_were():
 )
 def test_a_body_of_another_type_or_with_a_misspelt_key_is_refused_with_its_place(change, said):
     with pytest.raises(MalformedError, match=said):
-        from_json(Report, {"id": "batch/1/a"} | change)
+        from_json(StepReport, {"id": "batch/1/a"} | change)
 
 
 @dataclass(frozen=True)

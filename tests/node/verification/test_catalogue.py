@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sapo_node.verification.catalogue import require_catalogue
-from sapo_node.verification.sandbox import client
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox import sandbox as sandbox_module
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
 
 INTEROP, STARTER = load_manifest("interop"), load_manifest("starter")
@@ -44,7 +44,7 @@ async def test_a_swarm_that_scores_by_a_version_that_is_not_here_is_refused(sand
 
 
 async def test_a_task_that_takes_too_long_is_named_and_not_the_first_one(sandbox, monkeypatch):
-    monkeypatch.setattr(client, "CPU_SECONDS", 1)
+    monkeypatch.setattr(sandbox_module, "CPU_SECONDS", 1)
     endless = replace(
         STARTER.tasks[1], dataset="chain_sum", config={"min_digits": 50_000_000, "max_digits": 50_000_000}
     )

@@ -5,8 +5,8 @@ import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks.divisors import common_divisors
 from sapo_protocol import load_manifest
 

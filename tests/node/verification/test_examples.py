@@ -8,8 +8,8 @@ import pytest
 from sapo_node.groups.prompt import NO_EXAMPLES
 from sapo_node.training.evaluation import heldout_seed
 from sapo_node.verification.catalogue import FIRST_SEED, build_examples, example_requests
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import Task, build_task, plugins, score, worked_example
 from sapo_protocol import load_manifest
 from swarm_parts import OpenScorer

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from processes import RunningProcess
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import Task, TaskError, build_task, interop, score, task_digest
 from sapo_protocol import load_manifest
 

@@ -7,8 +7,8 @@ import pytest
 import trio
 
 import evil_plugin
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 
 GOOD = """
 SCORER_VERSION = 1

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from sapo_node.verification.catalogue import require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import TaskError, build_task, plugins, score
 from sapo_protocol import LocalError, load_manifest, parse_manifest
 

@@ -7,7 +7,7 @@ import trio
 
 import evil_plugin
 from sapo_node.verification.catalogue import require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest
 
 GOOD = """

@@ -16,16 +16,17 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.verification.sandbox import client, messages, zygote
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox import requests, zygote
+from sapo_node.verification.sandbox import sandbox as sandbox_module
 from sapo_node.verification.sandbox.lockdown import ADDRESS_SPACE
-from sapo_node.verification.sandbox.messages import (
+from sapo_node.verification.sandbox.requests import (
     MalformedReplyError,
     Scored,
     ScoreRequest,
     collect_results,
     decode_results,
 )
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import build_task, task_digest
 from sapo_protocol.errors import LocalError
 
@@ -180,7 +181,7 @@ async def test_zygote_and_child_are_locked_down_while_they_work(nursery: trio.Nu
 async def test_a_batch_that_never_ends_is_killed_at_its_processor_limit(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "CPU_SECONDS", 1)
+    monkeypatch.setattr(sandbox_module, "CPU_SECONDS", 1)
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     assert await sandbox.score([GOOD, ENDLESS]) == [None, None]
@@ -193,7 +194,7 @@ async def test_a_batch_that_never_ends_is_killed_at_its_processor_limit(
 async def test_a_batch_that_sleeps_is_killed_at_its_deadline(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "WALL_SECONDS", 1.0)
+    monkeypatch.setattr(sandbox_module, "WALL_SECONDS", 1.0)
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     pid = zygote_of(sandbox)
@@ -250,14 +251,14 @@ async def test_a_zygote_that_is_killed_fails_the_batch_and_comes_back(nursery: t
 
 @linux
 async def test_a_zygote_that_hangs_is_replaced(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "WALL_SECONDS", 0.2)
-    monkeypatch.setattr(client, "_MARGIN", 0.3)
+    monkeypatch.setattr(sandbox_module, "WALL_SECONDS", 0.2)
+    monkeypatch.setattr(sandbox_module, "_MARGIN", 0.3)
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     os.kill(zygote_of(sandbox), signal.SIGSTOP)
     assert await sandbox.score([GOOD]) == [None]
     assert sandbox.failures == {"restart": 1}
-    monkeypatch.setattr(client, "_MARGIN", 30.0)
+    monkeypatch.setattr(sandbox_module, "_MARGIN", 30.0)
     assert await sandbox.score([GOOD]) == [GOOD_RESULT]
 
 
@@ -265,7 +266,7 @@ async def test_a_zygote_that_hangs_is_replaced(nursery: trio.Nursery, monkeypatc
 def test_the_sandbox_dies_with_its_node() -> None:
     code = """
 import trio
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 async def main():
     sandbox = Sandbox()
     async with trio.open_nursery() as nursery:
@@ -292,7 +293,7 @@ trio.run(main)
 async def test_a_missing_library_ends_the_sandbox_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     code = f"import sys; sys.path[:] = {sys.path!r}; sys.modules['reasoning_gym'] = None"
     monkeypatch.setattr(
-        client,
+        sandbox_module,
         "_argv",
         lambda: [sys.executable, "-c", f"{code}; from sapo_node.verification.sandbox.zygote import main; main()"],
     )
@@ -343,14 +344,14 @@ DIGEST = "ab" * 32
         [["q", DIGEST.upper(), "01", ""]],
         [["q", " " * 64, "01", ""]],
         [[None, DIGEST, "01", ""]],
-        [["q" * (messages.MAX_PROMPT + 1), DIGEST, "01", ""]],
+        [["q" * (requests.MAX_PROMPT + 1), DIGEST, "01", ""]],
         [["q", DIGEST, "01", "", "more"]],
         [["q", DIGEST, "01", None]],
-        [["q", DIGEST, "01", "x" * (messages.MAX_EXAMPLE + 1)]],
+        [["q", DIGEST, "01", "x" * (requests.MAX_EXAMPLE + 1)]],
         [["q", DIGEST, "01", "\ud800"]],
         [["q", DIGEST]],
         [None],
-        ["q" * (messages.MAX_REASON + 1)],
+        ["q" * (requests.MAX_REASON + 1)],
         [True],
     ],
 )
@@ -380,7 +381,7 @@ def test_a_result_of_the_right_shape_is_taken() -> None:
 @pytest.mark.parametrize("reply", [{}, {"failed": "because I say so"}, {"failed": 1}, {"results": 1}, [], "x", 1])
 def test_a_reply_of_another_shape_is_malformed(reply: object) -> None:
     with pytest.raises(MalformedReplyError):
-        client._results(reply, [GOOD])
+        sandbox_module._results(reply, [GOOD])
 
 
 LINE = f'["q","{DIGEST}","01",""]\n'.encode()
@@ -404,7 +405,7 @@ def test_a_line_that_is_no_result_is_malformed(line: bytes) -> None:
 
 
 def test_a_line_of_the_longest_result_is_taken_and_one_byte_more_is_malformed() -> None:
-    longest = b" " * (messages.MAX_RESULT - len(LINE) + 1) + LINE
+    longest = b" " * (requests.MAX_RESULT - len(LINE) + 1) + LINE
     assert collect_results([longest], [2]) == [["q", DIGEST, "01", ""]]
     with pytest.raises(MalformedReplyError, match="more than"):
         collect_results([b" " + longest], [2])
@@ -436,8 +437,8 @@ def test_a_child_that_writes_without_end_is_read_no_further_than_one_result() ->
             yield b"[" * 1_000
 
     with pytest.raises(MalformedReplyError, match="more than"):
-        collect_results(endless(), [2] * messages.MAX_BATCH)
-    assert read <= messages.MAX_RESULT + 1_000
+        collect_results(endless(), [2] * requests.MAX_BATCH)
+    assert read <= requests.MAX_RESULT + 1_000
 
 
 def test_a_child_that_trickles_is_cut_off_at_its_deadline() -> None:

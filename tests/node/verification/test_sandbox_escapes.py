@@ -6,9 +6,9 @@ import trio
 import escapes
 import evil_plugin
 from escape_calls import CALLS
-from sapo_node.verification.sandbox import messages, seccomp
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox import requests, seccomp
+from sapo_node.verification.sandbox.requests import ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 
 HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>", "<answer>0</answer>"))
 
@@ -95,4 +95,4 @@ def test_no_attempt_is_a_call_that_the_filter_allows():
         tried = [numbers[column] for numbers in CALLS.values() if numbers[column] is not None]
         assert not allowed & set(tried)
         assert len(set(tried)) == len(tried)
-    assert len(escapes.DENIED) > messages.MAX_BATCH
+    assert len(escapes.DENIED) > requests.MAX_BATCH

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import evil_plugin
-from sapo_node.verification.sandbox import messages
-from sapo_node.verification.sandbox.client import Sandbox
-from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.sandbox import requests
+from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
+from sapo_node.verification.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -33,7 +33,7 @@ def kilobytes(sandbox, field):
 def batch(config):
     """The most requests that one child may get. The first one is the evil one."""
     evil = ScoreRequest(evil_plugin.DATASET, config, 0, ())
-    return [evil, *[ScoreRequest("chain_sum", {}, seed, ()) for seed in range(messages.MAX_BATCH - 1)]]
+    return [evil, *[ScoreRequest("chain_sum", {}, seed, ()) for seed in range(requests.MAX_BATCH - 1)]]
 
 
 @pytest.mark.usefixtures("_evil")
@@ -44,8 +44,8 @@ async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(nur
     idle = kilobytes(sandbox, "VmRSS")
     for name in evil_plugin.FLOODS:
         sandbox.failures.clear()
-        assert await sandbox.score(batch({"write": name})) == [None] * messages.MAX_BATCH
-        assert sandbox.failures == {"malformed": messages.MAX_BATCH}, name
+        assert await sandbox.score(batch({"write": name})) == [None] * requests.MAX_BATCH
+        assert sandbox.failures == {"malformed": requests.MAX_BATCH}, name
         assert kilobytes(sandbox, "VmHWM") < 2 * idle, name
         assert await sandbox.score([HONEST]) == [honest]
     assert sandbox.restarts == 0
@@ -58,8 +58,8 @@ async def test_the_longest_reply_of_the_right_shape_does_not_double_the_memory_o
     await sandbox.score([HONEST])
     idle = kilobytes(sandbox, "VmRSS")
     digest = bytes.fromhex(evil_plugin.DIGEST.decode())
-    longest = Scored("\U0001f600" * messages.MAX_PROMPT, digest, (), "\U0001f600" * messages.MAX_EXAMPLE)
-    assert await sandbox.score(batch({"longest": messages.MAX_BATCH})) == [longest] * messages.MAX_BATCH
+    longest = Scored("\U0001f600" * requests.MAX_PROMPT, digest, (), "\U0001f600" * requests.MAX_EXAMPLE)
+    assert await sandbox.score(batch({"longest": requests.MAX_BATCH})) == [longest] * requests.MAX_BATCH
     assert kilobytes(sandbox, "VmHWM") < 2 * idle
 
 
@@ -70,7 +70,7 @@ async def test_the_longest_reply_of_the_right_shape_takes_little_memory_of_the_n
     await sandbox.score([HONEST])
     tracemalloc.start()
     try:
-        assert None not in await sandbox.score(batch({"longest": messages.MAX_BATCH}))
+        assert None not in await sandbox.score(batch({"longest": requests.MAX_BATCH}))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -11,7 +11,7 @@ from rollouts import right_and_wrong, rollout
 from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.trust.constants import Evidence, PeerState
 from sapo_node.trust.ledger import Account, Ledger
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.verifier import Verifier
 from sapo_protocol import (
     Header,

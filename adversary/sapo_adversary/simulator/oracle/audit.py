@@ -19,7 +19,7 @@ from sapo_node.groups.record import GroupKey, LocalGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.training.batch_log import external_id
 from sapo_node.training.trainer import Trainer
-from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
 
 

@@ -16,7 +16,7 @@ from sapo_node.rollouts.table import CARD, GROUPS, SWARM
 from sapo_node.rollouts.verify import MAX_FAILURES, Verification
 from sapo_node.rollouts.verify import verify as verify_groups
 from sapo_node.verification.catalogue import require_catalogue
-from sapo_node.verification.sandbox.client import Sandbox
+from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 

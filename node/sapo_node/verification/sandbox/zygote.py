@@ -30,7 +30,7 @@ from sapo_node.verification.sandbox.lockdown import (
     limit_memory,
     probe_child_layers,
 )
-from sapo_node.verification.sandbox.messages import (
+from sapo_node.verification.sandbox.requests import (
     MAX_REPLY,
     MalformedReplyError,
     Scored,

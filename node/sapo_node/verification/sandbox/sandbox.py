@@ -14,7 +14,7 @@ import trio
 from sapo_node.processes.frames import FrameError
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_node.verification.sandbox.lockdown import LAYERS, REQUIRED
-from sapo_node.verification.sandbox.messages import (
+from sapo_node.verification.sandbox.requests import (
     MAX_BATCH,
     MAX_REASON,
     MAX_REPLY,
