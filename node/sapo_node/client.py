@@ -69,9 +69,9 @@ __all__ = [
 _REQUEST_SECONDS = MAX_WAIT + 30.0
 _RETRY_SECONDS = 1.0
 _END_SECONDS = 5.0
-"""That the end of a trainer may wait for its node."""
+"""Seconds for which `close` waits for the node."""
 _RENEW_SECONDS = 10.0
-"""Between two signs of life, far less than a lease lasts."""
+"""Seconds between two renewals of the lease, far less than LEASE_SECONDS."""
 
 Sample = Callable[[Prompts], Sequence[Sequence[Completion]]]
 """Samples G completions of each prompt, in the order of the prompts."""
@@ -84,7 +84,7 @@ class FeedError(LocalError):
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
         self.status = status
-        """Of HTTP; 0 where the node could not be reached."""
+        """Status of HTTP; 0 if the node could not be reached."""
 
 
 class StepBack(LocalError):

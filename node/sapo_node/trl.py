@@ -42,7 +42,7 @@ _OPTIONS = (
     "tools",
     "environment_factory",
 )
-"""Of GRPOTrainer, for what the swarm or the node decides."""
+"""Arguments of GRPOTrainer that the swarm or the node decides."""
 _SETTINGS: Mapping[str, Any] = {
     "reward_weights": None,
     "scale_rewards": "group",
@@ -57,9 +57,9 @@ _SETTINGS: Mapping[str, Any] = {
     "eval_strategy": "no",
     "max_tool_calling_iterations": None,
 }
-"""The same of GRPOConfig, with TRL's defaults."""
+"""Settings of GRPOConfig that the swarm or the node decides, with TRL's defaults."""
 _TEMPLATE_KEYS = {"enable_thinking"}
-"""What the prompts of a node take of `chat_template_kwargs`."""
+"""Keys of `chat_template_kwargs` that the prompts of a node use."""
 
 
 class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types

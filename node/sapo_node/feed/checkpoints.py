@@ -1,4 +1,4 @@
-"""Which step of the node a checkpoint of a trainer is of: a file in the checkpoint's folder says it."""
+"""Marks the checkpoints of a trainer with the step of the node: a file in the folder of each checkpoint."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,7 @@ _MAX_BYTES = 32
 
 
 def mark(checkpoint: Path | str, step: int) -> None:
-    """Write into the folder of a checkpoint which step its weights are of."""
+    """Write the step of its weights into the folder of a checkpoint."""
     (Path(checkpoint) / _FILE).write_text(str(step))
 
 

@@ -68,7 +68,7 @@ class Graded(Record, frozen=True):
     finish: Finish
     advantage: Advantage
     reward: bool | None = None
-    """Whether the node's scorer found it correct; None if it is not known."""
+    """True if the node's scorer found it correct; None if it is not known."""
     tokens: tuple[TokenId, ...] = ()
     """The token ids, where a trainer sent them and the text was not cut."""
     logprobs: tuple[LogProb, ...] = ()
@@ -92,8 +92,8 @@ class Group(Record, frozen=True):
     """Factor on the loss of each completion, above 0 and at most 1: the node's trust in it, and its age."""
     completions: tuple[Graded, ...]
     bounds: Bounds = Bounds()
-    """Those on its correct completions: of `min-token-prob` the least log-probabilities of each token before the answer
-    and of all of them together, and of `length` the most tokens.
+    """Bounds on its correct completions. For `min-token-prob`: the least log-probability of each token before the
+    answer, and that of all these tokens together. For `length`: the most tokens.
     """
 
 
@@ -147,7 +147,7 @@ class GoBack(Record, frozen=True):
 
 
 class Work(Record, frozen=True):
-    """What the trainer is to do now: at most one of the three."""
+    """The work of the trainer now: at most one of the three."""
 
     prompts: Prompts | None = None
     batch: Batch | None = None

@@ -11,17 +11,17 @@ from sapo_node.feed.messages import Completed, Done, GoBackRefused, Started, Ste
 
 _PATHS: Mapping[str, tuple[str, type, str]] = {
     "/v1/completions": ("Send the completions of one prompt.", Completed, "completed"),
-    "/v1/report": ("Tell what a step of training did.", StepReport, "reported"),
-    "/v1/started": ("Tell which steps the trainer's weights hold.", Started, "started"),
-    "/v1/refused": ("Tell that the trainer cannot go back.", GoBackRefused, "refused"),
+    "/v1/report": ("Report a step of training.", StepReport, "reported"),
+    "/v1/started": ("Report the step of the trainer's weights.", Started, "started"),
+    "/v1/refused": ("Refuse to go back.", GoBackRefused, "refused"),
 }
 _ERRORS = {
-    "400": "This is no request of HTTP/1.1.",
+    "400": "The request is not HTTP/1.1.",
     "401": "The token is missing or wrong.",
     "403": "Another trainer has the lease of the feed.",
     "409": "The answer does not fit the work that the node has now. Ask for work.",
     "413": "The body is too long.",
-    "422": "The body, the name of the trainer, or a parameter is of another form.",
+    "422": "The body, the name of the trainer, or a parameter is malformed.",
 }
 _OF_ALL = ("400", "401", "403", "422")
 _REFERENCE = "#/components/schemas/{name}"
@@ -48,7 +48,7 @@ def description() -> dict[str, Any]:
     paths: dict[str, Any] = {
         "/v1/work": {
             "get": {
-                "summary": "What the trainer is to do now.",
+                "summary": "Get the work of the trainer.",
                 "operationId": "work",
                 "parameters": [wait, trainer],
                 "responses": _responses(Work, *_OF_ALL),

@@ -156,7 +156,7 @@ class RemotePolicy:
             name for name in ("min-token-prob", "answer-likelihood") if name in filters
         )
         self.max_bytes = max_bytes
-        """Of one completion."""
+        """Most bytes of one completion."""
         self._answer_seconds = answer_seconds
         self._saved = 0
         self._claimed = 0

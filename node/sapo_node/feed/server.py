@@ -1,8 +1,8 @@
 """Serves the feed over HTTP with JSON, on loopback, to a trainer that knows the token.
 
-    GET    /v1/work?wait=SECONDS   what the trainer is to do now
+    GET    /v1/work?wait=SECONDS   the work of the trainer
     POST   /v1/completions         the completions of one prompt
-    POST   /v1/report              what a step did
+    POST   /v1/report              the report of a step
     POST   /v1/started             the step of the trainer's weights
     POST   /v1/refused             the trainer cannot go back
     POST   /v1/lease               the trainer is alive, as any other request says
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 _CONNECTION_SECONDS = 120.0
 _LEAST_BODY = 2**20
-"""Bytes of a body, at most, where the completions of a prompt cannot be longer."""
+"""Least limit of the bytes of a body."""
 _BYTES_PER_BYTE = 6
-"""Of JSON for each byte of a text, at most: a control character is written as an escape."""
+"""Most bytes of JSON for a byte of text: JSON escapes control characters."""
 _BYTES_PER_TOKEN = 40
-"""Of JSON for a token id and a log-probability, at most."""
+"""Most bytes of JSON for a token id and a log-probability."""
 _NAME = re.compile(TRAINER)
 
 

@@ -97,7 +97,7 @@ Answering = Callable[[Request], Awaitable[Answer]]
 
 
 def is_loopback(host: Host) -> bool:
-    """Whether a Host header names this machine: `localhost` or a loopback address. DNS may lead any other name here."""
+    """Return whether a Host header names this machine. No name but `localhost` counts: DNS may lead others here."""
     return host == "localhost" if isinstance(host, str) else host.is_loopback
 
 

@@ -30,7 +30,7 @@ class Wanted:
     peer_id: str
     bootstrap: bool
     anchor: bool = False
-    """Whether it served us well before the last restart."""
+    """True if it served us well before the last restart."""
     by: str = ""
     """The peer that named it. Empty if no peer did, and after the first connection."""
     addresses: tuple[str, ...] = ()
@@ -42,16 +42,16 @@ class Wanted:
     reported: set[str] = field(default_factory=set)
     """The causes for which it was reported as unreachable. Empty if it is reachable."""
     ours: bool = False
-    """Whether we dialled it when it last connected."""
+    """True if we dialled it when it last connected."""
     answered: str = ""
     """The address at which it last answered us. Empty if it never did."""
     proven: bool = False
-    """Whether we ever connected to it by a dial. A peer that dialled us and whose address we checked is not proven: a
+    """True if we ever connected to it by a dial. A peer that dialled us and whose address we checked is not proven: a
     crowd of strangers may answer too."""
     linked: bool = False
-    """Whether it was connected when the loop last looked."""
+    """True if it was connected when the loop last looked."""
     sought: bool = False
-    """Whether a peer named it since our topics last changed."""
+    """True if a peer named it since our topics last changed."""
 
     def learn(self, addresses: Sequence[str]) -> None:
         """Put new addresses before the known ones. The operator's address of a bootstrap peer stays first."""

@@ -19,7 +19,7 @@ _CHARACTERS = 512  # of an address; a name has at most 253 (RFC 1035) and a peer
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound here
 _MAX_PORT = 65_535
 _INTERNET = 2
-"""What `_reach` says of an address of the Internet."""
+"""`_reach` of an address of the Internet."""
 _TRANSLATED = tuple(map(ipaddress.ip_network, ("::/96", "64:ff9b::/96", "2002::/16")))
 """Networks whose addresses hold an IPv4 address, possibly a private one, to which a gateway may lead (RFC 4291 section
 2.5.5.1, RFC 6052, RFC 3056). Nobody needs them to reach a peer.
@@ -165,7 +165,7 @@ def _quoted(text: str) -> str:
 
 
 def is_dialable(text: str) -> bool:
-    """Whether the node can dial an address: an IP address or name that is no wildcard, and a TCP port that is not 0."""
+    """Return whether the node can dial an address: its host is no wildcard, and its TCP port is not 0."""
     try:
         parts = parts_of(text)
     except ValueError:
@@ -211,7 +211,7 @@ def canonical(host: str) -> str:
 
 
 def may_be_followed(text: str, met: str) -> bool:
-    """Whether the node may dial an address that a peer named (peer exchange); `met` is that peer's own address.
+    """Return whether the node may dial an address that a peer named (peer exchange); `met` is that peer's own address.
 
     The address must be an IP address, and its network must not be more private than the network of `met`. Otherwise a
     stranger could make the node dial machines that the stranger cannot reach.

@@ -23,7 +23,7 @@ KEPT = 4  # anchors
 PER_NETWORK = 2  # anchors in one network
 KNOWN = 256  # peers of the address book
 KNOWN_PER_NETWORK = 16
-"""Of these, those in one network: one owner of a network must not fill the book with keys."""
+"""Most known peers in one network, so that its owner cannot fill the book with keys."""
 
 
 class Anchors:

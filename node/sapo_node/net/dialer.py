@@ -107,7 +107,7 @@ class Dialer:
             self._book.drop(peer_id)
 
     def is_bootstrap(self, peer_id: str) -> bool:
-        """Whether the operator named a peer to dial."""
+        """Return whether the operator named a peer to dial."""
         entry = self._book.get(peer_id)
         return entry is not None and entry.bootstrap
 
@@ -273,7 +273,7 @@ class Dialer:
 
 
 def _kept(entry: Wanted) -> bool:
-    """Whether it is dialled however many connections there are."""
+    """Return whether it is dialled however many connections there are."""
     return entry.bootstrap or entry.anchor
 
 

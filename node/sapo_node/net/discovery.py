@@ -30,7 +30,7 @@ Found = Callable[[str, tuple[str, ...]], None]
 
 @dataclass(frozen=True, slots=True)
 class Beacon:
-    """What a node announces about itself."""
+    """The mDNS record of a node."""
 
     network_id: str
     peer_id: str

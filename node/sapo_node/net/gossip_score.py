@@ -25,13 +25,13 @@ FIRST_HALF_LIFE = 120.0
 DEFICIT_WEIGHT = 4 * POSITIVE_MOST
 """Four times POSITIVE_MOST, so that a peer with a deficit above one half has a negative score."""
 FAIR_PART = 1 / 8
-"""What is asked of a peer, as a part of what a mesh peer delivers on average. Honest peers differ much: some are slow,
-and a peer that hears everything from us delivers only its own messages."""
+"""The least deliveries of a peer, as a part of the mean of the mesh peers. Honest peers differ much: some are slow, and
+a peer that gets every message from us first delivers only its own."""
 MEMORY = 48.0
 """Deliveries per mesh peer after which an old delivery counts 1/e. A peer that did its part and then stops is detected
 after 133 more; a peer that delivered everything alone in a mesh of ten, after 244."""
 ENOUGH = 24.0
-"""Deliveries per mesh peer before anything is asked of a peer (33, because they fade). An honest peer with an equal
+"""Deliveries per mesh peer before a peer is expected to deliver (33, because they fade). An honest peer with an equal
 chance at each delivery then has a negative score with a probability of 1e-9."""
 ACTIVATION_SECONDS = 30.0
 """For so long nothing is asked of a peer that is new to the mesh, because it first needs peers itself."""
@@ -79,10 +79,10 @@ FORGET_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a peer in the mesh delivered on one topic, and what the mesh did. Both fade as the mesh delivers."""
+    """The deliveries of one mesh peer on one topic, and those of the mesh. Both fade as the mesh delivers."""
 
     since: float
-    """When the peer was first expected to deliver."""
+    """Time from which the peer is expected to deliver."""
     delivered: float = 0.0
     expected: float = 0.0
     """The mean over the peers of the mesh."""
@@ -104,7 +104,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """What one peer recently did in gossip. Each method returns the conduct after an event."""
+    """The recent conduct of one peer in gossip. Each method returns the conduct after an event."""
 
     time: float
     """Time of the last change, in seconds."""
@@ -161,7 +161,7 @@ class Conduct:
 
     @property
     def refused(self) -> bool:
-        """Whether the peer may not connect now."""
+        """Return whether the peer may not connect now."""
         return self.offences >= REFUSED
 
 

@@ -52,7 +52,7 @@ class SteadyGossipSub(GossipSub):  # type: ignore[misc]
         waiting[peer] = max(waiting.get(peer, 0.0), trio.current_time() + seconds)
 
     def _check_back_off(self, peer: Any, topic: str) -> bool:
-        """Whether a peer must stay out of the mesh; the library asks this before every graft."""
+        """Return whether a peer must stay out of the mesh; the library asks this before every graft."""
         return bool(self.back_off.get(topic, {}).get(peer, 0.0) > trio.current_time())
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[Any]:

@@ -120,7 +120,7 @@ class MemoryHub:
         return sorted(other for other in self._neighbours[peer_id] if self.open(peer_id, other))
 
     def open(self, source: str, target: str) -> bool:
-        """Whether a message can pass from source to target now."""
+        """Return whether a message can pass from source to target now."""
         here, there = self._nodes[source], self._nodes[target]
         return (
             here.running

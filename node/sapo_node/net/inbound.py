@@ -52,7 +52,7 @@ class Guest:
     block: str
     """Its address block, /24 or /48."""
     since: float
-    """When it was accepted, in seconds."""
+    """Time at which it was accepted, in seconds."""
     link: Any = field(default=None, repr=False)
     """The library's connection."""
 
@@ -99,11 +99,11 @@ class Limits:
     connections: int
     """Slots of all connections, in either direction."""
     reserved: int
-    """Of them, those that inbound connections cannot take."""
+    """Slots that inbound connections cannot take."""
     streams: int
-    """That one peer may hold open."""
+    """Most open streams of one peer."""
     eviction: bool
-    """Whether connections give way, and idle ones are closed."""
+    """True if connections give way, and idle ones are closed."""
 
 
 class ProtocolBroken(Exception):

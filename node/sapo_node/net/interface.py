@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What the node decided about one message."""
+    """The node's decision about one message."""
 
     ACCEPT = "accept"  # forward it; never ask again about this content
     KEEP = "keep"  # the node took it, but do not forward it; never ask again about this content
@@ -34,18 +34,18 @@ Handle = Callable[[str, bytes], Awaitable[Verdict]]
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """How a node handles one topic."""
+    """The size limit and the handler of one topic."""
 
     handle: Handle
     max_bytes: int
     """Largest message that the node accepts or sends."""
     everybodys: bool = False
-    """Whether all peers of the swarm always follow it."""
+    """True if all peers of the swarm always follow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How a node answers the requests of peers."""
+    """The handler and the limits for the requests of peers."""
 
     protocol: str
     """The libp2p protocol id of the streams for requests."""
@@ -65,7 +65,7 @@ class PeerInfo:
     addresses: tuple[str, ...]
     """The addresses at which the node can dial it; may be empty."""
     outbound: bool
-    """Whether this node dialled it."""
+    """True if this node dialled it."""
     connected_at: float
     """In seconds of trio's clock."""
     follows: frozenset[str] = frozenset()
@@ -113,7 +113,7 @@ class Malformed:
 
     peer_id: str
     count: int
-    """How often so far."""
+    """Number of such messages of this peer so far."""
     cause: str
 
     def __str__(self) -> str:

@@ -251,11 +251,11 @@ class Libp2pNetwork:
         return self._dialer.all_answered()
 
     def _shares_topic(self, peer_id: str) -> bool:
-        """Whether a peer follows one of our topics that not all peers follow."""
+        """Return whether a peer follows one of our topics that not all peers follow."""
         return self._service is not None and not self._part.isdisjoint(self._service.followed_by(peer_id))
 
     def _below_target(self) -> bool:
-        """Whether we do not follow all topics, and one that we follow has fewer than TARGET_PEERS peers."""
+        """Return whether we do not follow all topics, and one that we follow has fewer than TARGET_PEERS peers."""
         service = self._service
         if service is None or self._part == self._parts:
             return False
@@ -275,7 +275,7 @@ class Libp2pNetwork:
         return verdict
 
     def _is_here(self, peer_id: str) -> bool:
-        """Whether a peer is connected. It need not follow a topic of ours."""
+        """Return whether a peer is connected. It need not follow a topic of ours."""
         return peer_id in self._members or (self._service is not None and self._service.is_linked(peer_id))
 
     async def _dial(self, peer_id: str, address: str) -> None:
@@ -290,8 +290,9 @@ class Libp2pNetwork:
         return self._service.linked() if self._service is not None else frozenset()
 
     def _admits(self, peer_id: str) -> bool:
-        """Whether a peer may connect: its key is an Ed25519 key and not ours, the node admits it, and it did not flood
-        lately.
+        """Return whether a peer may connect.
+
+        Its key is an Ed25519 key and not ours, the node admits it, and it did not flood lately.
         """
         try:
             public_key_of(peer_id)

@@ -94,7 +94,7 @@ class ConnectionRate:
         self._useful_blocks: Bounded[str, None] = Bounded(REMEMBERED_BLOCKS)
 
     def admits(self, address: str, now: float) -> bool:
-        """Whether to take a connection from an IP address at `now` (seconds). If so, it counts."""
+        """Return whether to take a connection from an IP address at `now` (seconds). If so, it counts."""
         block = block_of(address)
         return (self._useful if block in self._useful_blocks else self._unknown).take(block, now)
 

@@ -26,7 +26,7 @@ STEADY_SECONDS = 60.0  # after so long without an attempt, the pause is FIRST_PA
 
 @dataclass(slots=True)
 class Opening:
-    """What happens while our stream to a peer is opened."""
+    """Events while our stream to a peer is opened."""
 
     connected: trio.Event = field(default_factory=trio.Event)
     """Set by a new connection, which ends the pause before the next attempt."""

@@ -84,7 +84,7 @@ class Subscriptions:
 
 
 def is_strictly_signed(message: Any) -> bool:
-    """Whether a message is signed as GossipSub's policy StrictSign demands. The key may be missing.
+    """Return whether a message is signed as GossipSub's policy StrictSign demands. The key may be missing.
 
     py-libp2p ignores the key if the author's peer id holds it too, and takes sequence numbers of any length. Other
     libraries refuse such a message and charge the peer that forwarded it. Either field could also hold a megabyte. So
@@ -96,7 +96,7 @@ def is_strictly_signed(message: Any) -> bool:
 
 
 def may_be_taken_elsewhere(message: Any) -> bool:
-    """Whether OpenSSL accepts the signature of a message for the key in its author's peer id.
+    """Return whether OpenSSL accepts the signature of a message for the key in its author's peer id.
 
     OpenSSL accepts keys of small order, with which anybody can sign, and libsodium does not. An honest peer may have
     forwarded such a message, so the node does not charge the sender.
@@ -112,7 +112,7 @@ def may_be_taken_elsewhere(message: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """What the gossip layer gets from the node."""
+    """The callables and settings that the node gives to the gossip layer."""
 
     seen_caches: Mapping[str, SeenCache]
     """By topic. The node uses no other topics."""

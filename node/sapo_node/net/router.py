@@ -42,9 +42,9 @@ ALLOWED = {
     "idontwant": 0,
     "rpc": TOPICS,
 }
-"""What one peer may send per second: control messages, ids in them, and RPCs without a message. In one heartbeat an
-honest router sends one IHAVE, GRAFT or PRUNE for each topic in one RPC, and one IWANT for each topic in an RPC of its
-own. IDONTWANT belongs to a gossipsub version that this node does not speak."""
+"""The most of each that a peer may send per second: control messages, ids in them, and RPCs without a message. In one
+heartbeat an honest router sends one IHAVE, GRAFT or PRUNE for each topic in one RPC, and one IWANT for each topic in an
+RPC of its own. IDONTWANT belongs to a gossipsub version that this node does not speak."""
 BURST_SECONDS = 10.0  # of ALLOWED may come at once: if this node did not read for so long, as many are waiting
 
 KEPT_BY_SCORE = 4  # best peers that stay in a mesh that is too large; of the others random ones stay, so also new ones
@@ -151,7 +151,7 @@ class ScoredGossipSub(SteadyGossipSub):
         self._served: set[tuple[Any, bytes]] = set()
         self._asked: Counter[Any] = Counter()  # ids of each peer since the last heartbeat
         self._crowded_out: set[tuple[Any, str]] = set()
-        """Who had no room in a mesh at the last heartbeat."""
+        """(peer, topic): no room was left for the peer in the mesh at the last heartbeat."""
 
     # Deliveries, which `HardenedPubsub` reports.
 
@@ -201,7 +201,7 @@ class ScoredGossipSub(SteadyGossipSub):
         return not self.refuses(name)
 
     def refuses(self, peer: str) -> bool:
-        """Whether the node refuses a peer because it flooded lately."""
+        """Return whether the node refuses a peer because it flooded lately."""
         return self.scores.of(trio.current_time(), peer).refused
 
     async def handle_graft(self, graft_msg: Any, sender_peer_id: Any) -> None:
@@ -257,7 +257,7 @@ class ScoredGossipSub(SteadyGossipSub):
         return list(wanted.values())
 
     def _check_back_off(self, peer: Any, topic: str) -> bool:
-        """Whether a peer must stay out of the mesh: in back-off, or with a negative score."""
+        """Return whether a peer must stay out of the mesh: in back-off, or with a negative score."""
         return super()._check_back_off(peer, topic) or (self.defences.scored_mesh and self._score(peer) < 0)
 
     def _score(self, peer: Any) -> float:

@@ -42,7 +42,7 @@ class RecentIds:
         self._until: Bounded[bytes, float] = Bounded(capacity)
 
     def has(self, key: bytes, *, at: float | None = None) -> bool:
-        """Whether an id is in the set now, or will still be in it at the later time `at`."""
+        """Return whether an id is in the set now, or will still be in it at the later time `at`."""
         return (trio.current_time() if at is None else at) < self._until.get(key, 0.0)
 
     def add(self, key: bytes, seconds: float = SETTLED_SECONDS) -> None:
@@ -69,7 +69,7 @@ class SeenCache:
         self._known = RecentIds(capacity)
 
     def knows(self, key: bytes, *, at: float | None = None) -> bool:
-        """Whether the node was asked about the content of this id, or is being asked."""
+        """Return whether the node was asked about the content of this id, or is being asked."""
         return self._known.has(key, at=at)
 
     async def ask(self, sender: str, data: bytes) -> Verdict | None:

@@ -155,7 +155,7 @@ class Service:
             await self.pubsub.subscribe(topic)
 
     def followers(self, topic: str) -> int:
-        """How many connected peers follow a topic."""
+        """The number of connected peers that follow a topic."""
         return len(self.pubsub.peer_topics.get(topic, ()))
 
     def followed_by(self, peer_id: str) -> frozenset[str]:
@@ -199,7 +199,7 @@ class Service:
         return frozenset(str(peer) for peer in live)
 
     def outbound(self, peer_id: str) -> bool:
-        """Whether we dialled a connected peer."""
+        """Return whether we dialled a connected peer."""
         links = self.swarm.get_connections(ID.from_string(peer_id))
         return bool(links) and links[0].direction.name == "OUTBOUND"
 

@@ -22,37 +22,37 @@ class NetworkDefences:
 
     # gossipsub
     flood_publishing: bool = True
-    """Whether own messages go to all peers that follow their topic, and not only to the mesh."""
+    """True if own messages go to all peers that follow their topic, and not only to the mesh."""
     gossip_repair: bool = True
-    """Whether the node also offers messages to peers in back-off."""
+    """True if the node also offers messages to peers in back-off."""
     dialled_mesh_peers: bool = True
-    """Whether the mesh always has some peers that this node dialled."""
+    """True if the mesh always has some peers that this node dialled."""
 
     # router
     scored_mesh: bool = True
-    """Whether only peers with a score of at least 0 join the mesh and stay in it."""
+    """True if only peers with a score of at least 0 join the mesh and stay in it."""
     control_caps: bool = True
-    """Whether the node limits the control messages that it accepts from a peer, and its answers to them."""
+    """True if the node limits the control messages that it accepts from a peer, and its answers to them."""
 
     # pubsub
     frame_seconds: float = FRAME_SECONDS
     gossip_streams: int = GOSSIP_STREAMS
     no_peer_exchange: bool = True
-    """Whether the node removes addresses, and topics that it does not follow, from control messages."""
+    """True if the node removes addresses, and topics that it does not follow, from control messages."""
 
     # host, inbound, service
     streams: int = STREAMS
     reserved_outbound: int = RESERVED_OUTBOUND
     eviction: bool = True
-    """Whether a new inbound connection takes the slot of the least useful one, and idle connections are closed."""
+    """True if a new inbound connection takes the slot of the least useful one, and idle connections are closed."""
     only_ours_dial: bool = True
-    """Whether only the node's own dialer dials, and not the library."""
+    """True if only the node's own dialer dials, and not the library."""
     records_checked: bool = True
-    """Whether the node uses an address in a peer's record only if the peer is connected from there."""
+    """True if the node uses an address in a peer's record only if the peer is connected from there."""
 
     # dialer and address book
     anchors: bool = True
-    """Whether the node dials its anchors after a restart."""
+    """True if the node dials its anchors after a restart."""
     named: int = NAMED
     wrong: int = WRONG
 
@@ -78,7 +78,7 @@ class NetworkSettings:
     known: tuple[str, ...] = ()
     """Peers that this node dialled before its restart. They are dialled as any peer of the address book."""
     discover: bool = True
-    """Whether to find nodes of the same swarm on the LAN and on this machine by mDNS."""
+    """True if to find nodes of the same swarm on the LAN and on this machine by mDNS."""
     defences: NetworkDefences = NETWORK_DEFENDED
 
     def require_usable(self) -> None:

@@ -30,9 +30,9 @@ from sapo_node.net.link_budget import LinkBudget
 READS_PER_SECOND, READS_AT_ONCE = 512.0, 2_048.0
 """The most that the node reads from one peer. A read is one frame, or a part of one. 64 KB of gossip take four."""
 ASSURED_PER_SECOND, ASSURED_AT_ONCE = 32.0, 256.0
-"""What the node reads from one peer however much others send."""
+"""The rate that each peer has, however much others send."""
 SHARED_PER_SECOND, SHARED_AT_ONCE = 4_096.0, 16_384.0
-"""What the node reads from all peers together beyond that: as much as eight peers may send for themselves."""
+"""The further rate that all peers share: that of eight peers at their most."""
 STREAMS_PER_SECOND, STREAMS_AT_ONCE = 4.0, 64.0
 """The most streams that one peer may open. An honest peer opens one for each request, and one for its gossip."""
 ASSURED_STREAMS_PER_SECOND, ASSURED_STREAMS_AT_ONCE = 0.5, 32.0
@@ -53,7 +53,7 @@ Rate = tuple[float, float]
 
 
 class Budget:
-    """What all connections of one node may use. A peer that connects again goes on with what it had left."""
+    """The budget of all connections of one node. A peer that reconnects goes on with the rest of its budget."""
 
     def __init__(self, *, most: Rate, assured: Rate, shared: Rate) -> None:
         self._assured = LinkBudget(rate=assured[0], burst=assured[1])

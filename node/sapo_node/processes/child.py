@@ -75,7 +75,7 @@ class ChildProcess:
             await trio.sleep(_POLL)
 
     def _is_running(self) -> bool:
-        """Whether the child runs. Does not reap it, so that the kernel cannot reuse its group id before we kill it."""
+        """Return whether the child runs. Does not reap it: until `end` kills it, the kernel must not reuse its id."""
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def _signal(self, number: signal.Signals) -> None:

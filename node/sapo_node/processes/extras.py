@@ -1,4 +1,4 @@
-"""How to install an extra of this package into the environment of this process.
+"""Finds the command that installs an extra of this package into the environment of this process.
 
 The package may come from a clone, a wheel or a repository: the command names that place again, because an index may not
 have the package.

@@ -39,7 +39,7 @@ def stored_epoch(database: Database) -> int | None:
 
 
 class ClockGuard:
-    """Whether this node believes its clock, and the latest epoch that it believed."""
+    """True if this node believes its clock, and the latest epoch that it believed."""
 
     def __init__(self, database: Database, manifest: Manifest) -> None:
         self._database = database
@@ -48,11 +48,11 @@ class ClockGuard:
         self._zero: float | None = None
         """Unix time at which the steady clock was zero, by the clock that is compared with; `_believe` replaces it."""
         self._compared_since: float | None = None
-        """When the comparison with `_zero` began, by the steady clock."""
+        """Steady time at which the comparison with `_zero` began."""
         self._jumped_to: float | None = None
         """The same by a clock that is not believed yet."""
         self._since = 0.0
-        """When the clock was first seen to have jumped to `_jumped_to`, in Unix time by that clock."""
+        """Unix time, by that clock, at which the jump to `_jumped_to` was first seen."""
         self._seen: float | None = None
         """The same as `_zero`, by the last look of this process."""
         self.epoch = stored_epoch(database)
@@ -62,7 +62,7 @@ class ClockGuard:
 
     @property
     def believed(self) -> bool:
-        """Whether the node believes what its clock said at the last look."""
+        """Return whether the node believes what its clock said at the last look."""
         return self._jumped_to is None
 
     def look(self, now: float, steady: float) -> None:

@@ -90,7 +90,7 @@ class Counters:
         self._rng = rng
         self._location = location
         self._steady = steady
-        """What the steady clock said at the last look of this process."""
+        """The steady clock at the last look of this process."""
         self._guard = ClockGuard(database, manifest)
         if steady is not None:
             self._guard.look(now, steady)
@@ -116,7 +116,7 @@ class Counters:
         self._database.execute("INSERT INTO listening_period VALUES (?, 0.0, ?, ?)", seconds, began, fingerprint)
 
     def _fingerprint(self) -> str:
-        """Of the place in which the state is, as it was when the node last began to listen."""
+        """The fingerprint of the state's place when the node last began to listen."""
         row = self._database.row("SELECT fingerprint FROM listening_period")
         return row[0] if row else ""
 
@@ -141,7 +141,7 @@ class Counters:
         return max(left - passed, 0.0 if self._guard.believed else 1.0), listened + passed
 
     def _is_behind(self) -> bool:
-        """Whether this database is older than the counter that is noted beside it."""
+        """Return whether this database is older than the counter that is noted beside it."""
         if self._location is None:
             return False
         row = self._database.row(
@@ -212,7 +212,7 @@ class Counters:
         return epoch
 
     def _may_be_lost(self, epoch: int) -> bool:
-        """Whether this key may have signed envelopes of `epoch` that this state does not hold."""
+        """Return whether this key may have signed envelopes of `epoch` that this state does not hold."""
         row = self._database.row("SELECT began FROM listening_period")
         return row is not None and epoch <= row[0]
 

@@ -113,7 +113,7 @@ class Verifier:
         return len(set(rewards)) == 1
 
     def _audits(self) -> bool:
-        """Whether to score a group with a claim of zero advantage: at random."""
+        """Return whether to score a group with a claim of zero advantage: at random."""
         return self._rng.random() < constants.AUDIT_RATE
 
     def _finding(self, rollout: Rollout, k: int, body: Body, request: ScoreRequest, scored: Scored | None) -> Finding:

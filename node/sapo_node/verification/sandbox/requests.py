@@ -51,7 +51,7 @@ class ScoreRequest:
     seed: int
     completions: tuple[str, ...]
     example: bool = False
-    """Whether to return a worked example, too."""
+    """True if to return a worked example, too."""
 
 
 @dataclass(frozen=True, slots=True)

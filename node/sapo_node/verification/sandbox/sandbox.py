@@ -61,13 +61,13 @@ class Sandbox:
 
     @property
     def layers(self) -> Mapping[str, bool]:
-        """Whether each layer holds on this platform; empty before the sandbox is ready."""
+        """Return whether each layer holds on this platform; empty before the sandbox is ready."""
         found = self._worker.ready.get("layers")
         return {layer: bool(found.get(layer)) for layer in LAYERS} if isinstance(found, dict) else {}
 
     @property
     def confined(self) -> bool:
-        """Whether the layers that scoring peers' text requires hold."""
+        """Return whether the layers that scoring peers' text requires hold."""
         return all(self.layers.get(layer, False) for layer in REQUIRED)
 
     @property
@@ -89,7 +89,7 @@ class Sandbox:
 
     @property
     def restarts(self) -> int:
-        """How often the sandbox process was replaced."""
+        """Number of times that the sandbox process was replaced."""
         return self._worker.restarts
 
     def describe(self) -> str:
