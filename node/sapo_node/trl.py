@@ -79,7 +79,7 @@ class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         self.swarm = swarm
         switches = settings.chat_template_kwargs or {}
         self.thinking = bool(switches.get("enable_thinking", switches.get("thinking", False)))
-        """As in a node, a model such as Qwen3 thinks only where it is set to."""
+        """As in a node, a model such as Qwen3 thinks only if it is set to."""
 
     def sample(self, asked: Prompts) -> list[list[Completion]]:
         """Sample G completions of each prompt, with the engine that TRL is set to. Raises LocalError for settings that
@@ -166,7 +166,7 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
 
 
 def train(model: Any, feed: Feed, settings: GRPOConfig, **options: Any) -> Any:
-    """Train from the newest checkpoint in `output_dir`, and from an older one where the node takes steps back.
+    """Train from the newest checkpoint in `output_dir`, and from an older one if the node takes steps back.
 
     `model` is what GRPOTrainer takes, or `seed`: the model in the package. The tokenizer of a local folder is its
     tokenizer.json unchanged, unless `options` name another `processing_class`.
@@ -266,7 +266,7 @@ def _without_dropout(model: Any) -> Iterator[None]:
 
 
 def _sampled(row: Row) -> list[float]:
-    """Return the log-probabilities with which the tokens were sampled; TRL corrects for none where they are NaN."""
+    """Return the log-probabilities with which the tokens were sampled; TRL makes no correction for NaN."""
     return list(row.logprobs) or [math.nan] * len(row.completion)
 
 

@@ -49,7 +49,7 @@ class Completion(Record, frozen=True):
     logprobs: tuple[LogProb, ...] = ()
     """The log-probability of each of `tokens`."""
     tokenizer: str = ""
-    """Names the tokenizer whose ids `tokens` are: a digest, for instance. Needed where there are tokens."""
+    """Names the tokenizer whose ids `tokens` are: a digest, for instance. Required if there are tokens."""
 
 
 class Completed(Record, frozen=True):
@@ -70,7 +70,7 @@ class Graded(Record, frozen=True):
     reward: bool | None = None
     """True if the node's scorer found it correct; None if it is not known."""
     tokens: tuple[TokenId, ...] = ()
-    """The token ids, where a trainer sent them and the text was not cut."""
+    """The token ids, if a trainer sent them and the text was not cut."""
     logprobs: tuple[LogProb, ...] = ()
     tokenizer: str = ""
     """The tokenizer whose ids they are. With another tokenizer or chat template ignore them, and encode the text."""
@@ -155,7 +155,7 @@ class Work(Record, frozen=True):
 
     @property
     def id(self) -> str:
-        """The id of the work; empty where there is none."""
+        """The id of the work; empty if there is none."""
         found = self.prompts or self.batch or self.go_back
         return found.id if found else ""
 
@@ -189,7 +189,7 @@ class GoBackRefused(Record, frozen=True):
 
 
 class Done(Record, frozen=True):
-    """The node's answer where it has taken something in."""
+    """The answer of the node to a message that it accepted."""
 
 
 def is_kept(

@@ -111,7 +111,7 @@ class FeedServer:
         }
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled. Raises LocalError where the address cannot be had."""
+        """Serve until cancelled. Raises LocalError if it cannot listen on the address."""
         host, port = self._place
         try:
             [listener] = await trio.open_tcp_listeners(port, host=host)

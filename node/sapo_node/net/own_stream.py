@@ -156,7 +156,7 @@ class OneStreamPubsub(pubsub.Pubsub):  # type: ignore[misc]
     async def write_msg(self, stream: Any, rpc_msg: Any) -> bool:
         """Write an RPC. False if that failed, which gives the stream up.
 
-        The library would then give up the stream of the peer, also where that is a newer one. It sends our record with
+        The library would then give up the stream of the peer, even a newer one. It sends our record with
         every RPC: here only with the first after our addresses changed.
         """
         record, _ = own_record(self.host)

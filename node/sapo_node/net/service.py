@@ -225,7 +225,7 @@ class Service:
         return addresses.places_of(texts, self.sources(peer_id))
 
     def block(self, peer_id: str) -> str:
-        """The address block of the Internet in which a connected peer is; empty where it is in none."""
+        """The address block of the Internet in which a connected peer is; empty if it is in none."""
         links = self.swarm.get_connections(ID.from_string(peer_id))
         return next((block for link in links if (block := addresses.public_block_of(_source(link)))), "")
 

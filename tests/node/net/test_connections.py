@@ -89,6 +89,7 @@ async def test_a_node_knows_the_address_block_of_a_peer_that_it_dialled_back(
     assert [each.block for each in node.noticed(PeerConnected)] == ["127.0.0.0/24"] * 2
 
 
+@pytest.mark.slow
 async def test_a_bootstrap_that_is_killed_is_found_when_it_returns(
     start: "Start", spawn: "Spawn", until: "Until"
 ) -> None:
@@ -102,6 +103,7 @@ async def test_a_bootstrap_that_is_killed_is_found_when_it_returns(
     await until(node.network.peers, within=30)
 
 
+@pytest.mark.slow
 async def test_a_peer_that_dialled_us_is_redialled_when_it_returns(
     start: "Start", spawn: "Spawn", until: "Until"
 ) -> None:

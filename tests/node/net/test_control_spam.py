@@ -13,6 +13,7 @@ from libp2p.pubsub.pb import rpc_pb2
 
 from sapo_node.net.gossip_score import Offence
 from sapo_node.net.interface import ServiceRestarted
+from sapo_node.net.router import ControlBudget
 from sapo_node.net.seen_cache import message_id
 
 if TYPE_CHECKING:
@@ -73,16 +74,26 @@ FLOODS = {
 }
 
 
-@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_flood_of_each_kind_is_above_the_rate_of_a_peer(kind: str) -> None:
+    budget, flood = ControlBudget(), FLOODS[kind]
+    assert budget.excess("honest", 0.0, control(graft=[graft()])) == 0
+    assert any(budget.excess("mallory", 0.0, flood) for _ in range(10_000))
+    assert budget.excess("honest", 0.0, control(graft=[graft()])) == 0
+
+
+@pytest.mark.parametrize(
+    "kind", ["GRAFT", *(pytest.param(kind, marks=pytest.mark.slow) for kind in FLOODS if kind != "GRAFT")]
+)
 async def test_who_floods_is_out_of_the_mesh_and_cannot_come_back_at_once(
-    flood: Any, victim: "Probe", attacker: "Attack", until: "Until"
+    kind: str, victim: "Probe", attacker: "Attack", until: "Until"
 ) -> None:
     async with attacker(victim.address) as mallory:
         await enter_mesh(victim, mallory, until)
 
         with trio.move_on_after(HEARTBEATS), suppress(Exception):  # the node hangs up
             while True:
-                await mallory.send_rpc(flood)
+                await mallory.send_rpc(FLOODS[kind])
         await until(lambda: not mallory.linked() and not in_mesh(victim, mallory.peer_id), within=HEARTBEATS)
     with suppress(Exception):  # the node hangs up as soon as it knows who calls
         async with attacker(victim.address) as mallory:

@@ -159,12 +159,10 @@ def bad_controls() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("control", bad_controls(), ids=lambda control: control.ListFields()[0][0].name)
-async def test_an_odd_control_message_is_survived(
-    victim: "Probe", attacker: "Attack", until: "Until", control: Any
-) -> None:
+async def test_odd_control_messages_are_survived(victim: "Probe", attacker: "Attack", until: "Until") -> None:
     async with attacker(victim.address) as mallory:
-        await mallory.send_rpc(rpc_pb2.RPC(control=control))
+        for control in bad_controls():
+            await mallory.send_rpc(rpc_pb2.RPC(control=control))
         await read_by(victim, mallory, until)
 
 
@@ -176,22 +174,6 @@ async def test_control_for_other_topics_leaves_nothing_behind(
         await mallory.send_rpc(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(prune=prunes)))
         await read_by(victim, mallory, until)
         assert set(victim.router.back_off) <= {OUR_TOPIC}
-
-
-async def test_twenty_thousand_offered_ids_cost_the_connection(
-    victim: "Probe", attacker: "Attack", until: "Until"
-) -> None:
-    ihave = rpc_pb2.ControlIHave(topicID=OUR_TOPIC, messageIDs=[number.to_bytes(20, "big") for number in range(20_000)])
-    async with attacker(victim.address) as mallory:
-        await mallory.send_rpc(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(ihave=[ihave])))
-        await until(lambda: not mallory.linked())
-    assert offences(victim, mallory.peer_id) == ["20000 offered ids in one RPC"]
-
-
-async def test_a_garbage_peer_record_is_counted(victim: "Probe", attacker: "Attack", until: "Until") -> None:
-    async with attacker(victim.address) as mallory:
-        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=b"\xff" * 50))
-        await until(lambda: offences(victim, mallory.peer_id) == ["invalid peer record"])
 
 
 @pytest.mark.parametrize("author", ["another peer", "another key"])

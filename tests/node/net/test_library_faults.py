@@ -236,6 +236,7 @@ async def serves_an_untrusted_peer(victim: Victim, start: "Start", within: float
     return served
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", DEADLY)
 async def test_a_stock_node_dies(fault: Fault, stock: Victim, attacker: "Attack", until: "Until") -> None:
     async with fault(attacker, stock):
@@ -287,6 +288,7 @@ async def what_no_validator_saw(victim: Victim, good: "Probe", attacker: "Attack
     return b"took bad" in good.heard
 
 
+@pytest.mark.slow
 async def test_a_stock_node_takes_what_no_validator_saw(
     stock: Victim, start: "Start", attacker: "Attack", until: "Until"
 ) -> None:
@@ -327,6 +329,7 @@ async def heard_again_after_reconnecting(victim: Victim, good: "Probe", attacker
     return b"took after" in good.heard
 
 
+@pytest.mark.slow
 async def test_a_stock_node_forgets_a_score_when_the_peer_reconnects(
     stock: Victim, start: "Start", attacker: "Attack"
 ) -> None:

@@ -142,11 +142,11 @@ BUDGETS = {
 """What makes it; the rate and the burst of one peer at most, of one peer for sure, and of all beyond that."""
 
 
-@pytest.mark.parametrize("peers", [1, 8, 64, 1_024])
+@pytest.mark.parametrize("peers", [1, 64])
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_floods_of_many_peers_are_taken_at_the_rate_that_all_share(kind: str, peers: int) -> None:
     make, most, assured, shared = BUDGETS[kind]
-    budget, seconds, taken = make(), 20, 0
+    budget, seconds, taken = make(), 5, 0
     for tick in range(4 * seconds):
         for peer in range(peers):
             while budget.take(f"peer {peer}", tick / 4):

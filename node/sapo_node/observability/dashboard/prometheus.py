@@ -16,7 +16,7 @@ from sapo_node.observability.metrics import METRICS
 from sapo_node.observability.overview import Overview
 
 Samples = Mapping[str, float]
-"""Values by label; under the empty text where a metric has no label."""
+"""Values by label; the empty text if a metric has no label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _Exposed:
         return f"sapo_{self.name}{'_total' if self.kind == 'counter' else ''}"
 
     def family(self, view: Overview) -> Family | None:
-        """Its samples; None where there is none yet."""
+        """Its samples; None if there is none yet."""
         samples = self.read(view)
         if not samples:
             return None
@@ -48,7 +48,7 @@ class _Exposed:
 
 
 def _of_last_round(name: str, view: Overview) -> Samples:
-    """One figure of the last round, by its name in JSON; no sample where it could not be computed."""
+    """One figure of the last round, by its name in JSON; no sample if it could not be computed."""
     value: Any = view.rounds[-1].get(name) if view.rounds else None
     return {} if value is None else {"": value}
 

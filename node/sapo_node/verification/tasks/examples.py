@@ -19,7 +19,7 @@ _COUNTED = re.compile(r"([0-9]+) [a-z ]+?(?=,|\?)")
 
 
 def worked_example(task: Task) -> str:
-    """Return a completion with the reference answer of a task, and with working where this module knows any.
+    """Return a completion with the reference answer of a task, and with working if this module knows any.
 
     A dataset of another package writes its own with the function `example(prompt, answer)`, if its module has one. The
     text is empty if it earns no reward: the reference answer of some datasets is often incorrect.
