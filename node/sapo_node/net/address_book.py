@@ -4,7 +4,7 @@ It holds at most BOOK peers. A full book drops a peer that the node never dialle
 and a bootstrap peer or an anchor never: a crowd of strangers that dial the node enters the book as well.
 
 A peer that another peer named (peer exchange) is dialled once. If three peers that a peer named cannot be dialled, the
-node ignores that peer as a source for UNHEEDED_SECONDS. The pause ends, because honest peers name such peers too.
+node ignores that peer as a source for IGNORED_SOURCE_SECONDS. The pause ends, because honest peers name such peers too.
 """
 
 import random
@@ -19,7 +19,7 @@ from sapo_node.processes.bounded import Bounded
 
 BOOK = 256  # peers
 ADDRESSES = 8  # of one peer
-UNHEEDED_SECONDS = 600.0
+IGNORED_SOURCE_SECONDS = 600.0
 NAMERS = 1024  # peers whose failed names are counted
 
 
@@ -88,7 +88,7 @@ class AddressBook:
         if by and entry is not None:
             entry.sought = True
             return True
-        if by and not self._heeds(by):
+        if by and not self._accepts_names_of(by):
             return False
         if entry is None:
             if not self._make_room():
@@ -104,9 +104,9 @@ class AddressBook:
 
     def was_wrong(self, by: str) -> None:
         """A peer that `by` named could not be dialled."""
-        self._wrong[by] = (self._wrong_of(by) + 1, trio.current_time() + UNHEEDED_SECONDS)
+        self._wrong[by] = (self._wrong_of(by) + 1, trio.current_time() + IGNORED_SOURCE_SECONDS)
 
-    def _heeds(self, by: str) -> bool:
+    def _accepts_names_of(self, by: str) -> bool:
         named = sum(entry.by == by for entry in self)
         return self._wrong_of(by) < self._defences.wrong and named < self._defences.named
 

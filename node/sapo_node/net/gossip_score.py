@@ -42,7 +42,7 @@ NEAR_SECONDS = 2.0
 
 FAILURE_HALF_LIFE = 120.0  # seconds
 FAILURES_MOST = 2.0
-FORGIVEN = 0.05
+TOLERATED_FAILURES = 0.05
 """Fewer failures count as 0. After one full failure, a peer without a positive score can rejoin the mesh in nine
 minutes, and the best peer in four."""
 
@@ -155,7 +155,7 @@ class Conduct:
     @property
     def score(self) -> float:
         positive = min(POSITIVE_MOST, self.first)
-        failures = self.failures if self.failures > FORGIVEN else 0.0
+        failures = self.failures if self.failures > TOLERATED_FAILURES else 0.0
         deficits = sum(share.deficit**2 for share in self.shares.values())
         return positive - DEFICIT_WEIGHT * (deficits + failures) - max(0.0, self.offences - TOLERATED) ** 2
 

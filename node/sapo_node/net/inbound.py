@@ -41,7 +41,7 @@ IDLE_SECONDS = 20.0  # an honest peer tells its topics within a second, or publi
 CLOSE_SECONDS = 2.0
 HANDSHAKE_SECONDS = 5.0
 NOT_ADMITTED = "it is banned, or flooded lately"
-SHUN_SECONDS = 60.0  # honest peers may share the address; the node can still dial them
+REFUSED_ADDRESS_SECONDS = 60.0  # honest peers may share the address; the node can still dial them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +126,7 @@ class Inbound:
     ) -> None:
         """Replaces the swarm's own handlers.
 
-        `note(socket)` is called for each accepted socket. `refuses(peer id)` says whether to shun the address of a
+        `note(socket)` is called for each accepted socket. `refuses(peer id)` says whether to refuse the address of a
         peer. `offended(peer id, cause)` is called if a peer breaks a protocol. `follows(peer id)` says whether a peer
         follows a topic of ours, and `brought(peer id)` how many messages of it were accepted.
         """
@@ -143,7 +143,7 @@ class Inbound:
         self._guests: list[Guest] = []
         self._handshakes: dict[trio.CancelScope, str] = {}
         """The IP addresses of unfinished handshakes, the oldest first."""
-        self._shunned: dict[str, float] = {}
+        self._refused_addresses: dict[str, float] = {}
         """By IP address: until when its connections are refused."""
         self._refused: Counter[str] = Counter()
         """The connections and streams that were refused, by reason."""
@@ -201,7 +201,7 @@ class Inbound:
             await quietly(socket.close)
             return
         if self._refuses(str(muxed.peer_id)):
-            self._shun(source)
+            self._refuse_address(source)
         for link in self._swarm.get_connections(muxed.peer_id):
             if link.muxed_conn is muxed:
                 await self._hold(Guest(str(muxed.peer_id), block_of(source), trio.current_time(), link))
@@ -253,8 +253,8 @@ class Inbound:
         return max(1, self._limits.connections - max(len(outbound), self._limits.reserved))
 
     async def _let_in(self, source: str) -> None:
-        """Raise ConnectionRefusedError for a shunned address, but late: a peer refused at once returns at once."""
-        if trio.current_time() < self._shunned.get(source, 0.0):
+        """Raise ConnectionRefusedError for a refused address, but late: a peer refused at once returns at once."""
+        if trio.current_time() < self._refused_addresses.get(source, 0.0):
             await trio.sleep(HANDSHAKE_SECONDS)
             raise ConnectionRefusedError(source)
 
@@ -265,11 +265,11 @@ class Inbound:
         if count & (count - 1) == 0:
             log.info("refused a %s of %s: %s (%d so far)", kind, origin, why, count)
 
-    def _shun(self, source: str) -> None:
+    def _refuse_address(self, source: str) -> None:
         """Refuse connections from the address of a peer that floods. Without this, each one costs us a handshake."""
         now = trio.current_time()
-        self._shunned = {each: until for each, until in self._shunned.items() if until > now}
-        self._shunned[source] = now + SHUN_SECONDS
+        self._refused_addresses = {each: until for each, until in self._refused_addresses.items() if until > now}
+        self._refused_addresses[source] = now + REFUSED_ADDRESS_SECONDS
 
 
 async def close_link(link: Any, why: str) -> None:

@@ -51,7 +51,7 @@ class _Child:
     replies: trio.MemorySendChannel[Any]
     received: trio.MemoryReceiveChannel[Any]
     asked: bool = False
-    condemned: trio.Event = field(default_factory=trio.Event)
+    discarded: trio.Event = field(default_factory=trio.Event)
 
 
 class Worker:
@@ -142,7 +142,7 @@ class Worker:
             raise WorkerFailed(f"the {self.name} process died while it worked on a request") from error
         finally:
             if not answered:
-                self._condemn(child)
+                self._discard(child)
         self._backoff = FIRST_BACKOFF
         return reply
 
@@ -208,10 +208,10 @@ class Worker:
         return ready
 
     async def _serve(self, child: _Child) -> None:
-        """Pass replies on until the child ends or is condemned."""
+        """Pass replies on until the child ends or is discarded."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pump, child)
-            await child.condemned.wait()
+            await child.discarded.wait()
             nursery.cancel_scope.cancel()
 
     async def _pump(self, child: _Child) -> None:
@@ -225,14 +225,14 @@ class Worker:
         except (FrameError, trio.BrokenResourceError) as error:
             self._log.warning("the %s process sent an invalid frame: %s", self.name, error)
         finally:
-            self._condemn(child)
+            self._discard(child)
 
-    def _condemn(self, child: _Child) -> None:
+    def _discard(self, child: _Child) -> None:
         """Let no request use this child any more. `run` then kills and replaces it."""
         if self._child is child:
             self._announce(None)
         child.replies.close()
-        child.condemned.set()
+        child.discarded.set()
 
     def _announce(self, child: _Child | None) -> None:
         self._child = child

@@ -501,7 +501,7 @@ async def test_who_named_three_that_are_not_there_is_heeded_no_more_for_a_while(
     book.want("other", ["b"], by="namer")
     await trio.sleep(1)
     assert world.linked == {"other"}
-    await trio.sleep(address_book.UNHEEDED_SECONDS)
+    await trio.sleep(address_book.IGNORED_SOURCE_SECONDS)
     book.want("another", ["b"], by="liar")
     await trio.sleep(1)
     assert world.linked == {"other", "another"}
