@@ -29,7 +29,7 @@ from trl import GRPOConfig, GRPOTrainer
 from sapo_node.client import Feed, Row, StepBack, completions_of, mark, newest, prompt_ids, reports_of, rows_of
 from sapo_node.feed.messages import Completion, Prompts
 from sapo_node.learner.folder import POLICY_DIR
-from sapo_node.learner.tokenizer import load_tokenizer
+from sapo_node.learner.model import load_tokenizer
 from sapo_protocol import LocalError
 
 _OPTIONS = (

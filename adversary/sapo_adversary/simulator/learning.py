@@ -22,11 +22,10 @@ from sapo_adversary.simulator.prompts import examples_of
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner.at_once import ROWS
-from sapo_node.learner.checkpoint import KEPT
+from sapo_node.learner.checkpoint import KEPT, Snapshot
+from sapo_node.learner.device import ROWS
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
-from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
 from sapo_node.training.evaluation import heldout_requests
 from sapo_protocol import Manifest

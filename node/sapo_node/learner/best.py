@@ -11,8 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from sapo_node.learner import tensor_folder
-from sapo_node.learner.snapshot import shapes
-from sapo_node.learner.tensor_folder import CheckpointError, CorruptError, step_of
+from sapo_node.learner.tensor_folder import CheckpointError, CorruptError, shapes, step_of
 from sapo_node.learner.trainer import Trainer
 
 _KIND = "best"

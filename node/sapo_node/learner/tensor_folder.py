@@ -9,7 +9,9 @@ import re
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -107,6 +109,14 @@ def read(policy: Policy, folder: Path, names: Collection[str]) -> list[dict[str,
     if meta["model"] != policy.fingerprint:
         raise CheckpointError(_of_another_model(folder.parent, meta.get("name"), _title(policy)))
     return [_tensors(folder / name) for name in names]
+
+
+_Shapes: TypeAlias = dict[str, tuple[torch.Size, torch.dtype]]
+
+
+def shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
+    """Return the shape and the number format of each tensor."""
+    return {name: (value.shape, value.dtype) for name, value in tensors.items()}
 
 
 def _fill(folder: Path, policy: Policy, step: int, files: Mapping[str, Mapping[str, Tensor]]) -> None:

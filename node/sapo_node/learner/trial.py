@@ -85,7 +85,16 @@ def _row(prompt: Tokens, number: int, sampled: Sampled) -> Row:
     tokens, logprobs = sampled.tokens or (), sampled.logprobs
     if sampled.end:
         tokens, logprobs = (*tokens, sampled.end[0]), (*logprobs, sampled.end[1])
-    return Row("trial", number, "local", prompt, tokens, 1.0, 1.0, sampled=logprobs)
+    return Row(
+        group="trial",
+        number=number,
+        source="local",
+        prompt=prompt,
+        completion=tokens,
+        advantage=1.0,
+        weight=1.0,
+        sampled=logprobs,
+    )
 
 
 def _trained(policy: Policy, rows: Sequence[Row]) -> tuple[float, Tensor]:

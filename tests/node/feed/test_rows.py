@@ -13,8 +13,7 @@ from sapo_node.feed.rows import digest_of
 from sapo_node.groups.messages import GroupReport, LearnerOptions, Refusal
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner.folder import POLICY_DIR
-from sapo_node.learner.model import load
-from sapo_node.learner.tokenizer import load_tokenizer
+from sapo_node.learner.model import load, load_tokenizer
 from sapo_protocol import LocalError
 from tiny_models import TEMPLATE, write_model, write_tokenizer
 

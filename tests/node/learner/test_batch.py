@@ -11,8 +11,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForC
 
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner.at_once import AtOnce
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
+from sapo_node.learner.device import AtOnce
 from sapo_node.learner.filters import passing
 from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, SPARED, alike, stems_of
 from sapo_node.learner.generate import prompts_of

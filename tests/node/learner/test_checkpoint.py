@@ -13,10 +13,9 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import best, checkpoint, tensor_folder
-from sapo_node.learner.checkpoint import CheckpointError
+from sapo_node.learner.checkpoint import CheckpointError, Snapshot
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
-from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
 
 torch.set_num_threads(1)

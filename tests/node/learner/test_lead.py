@@ -7,7 +7,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, tra
 
 from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.learner.encoding import Lead, completion_tokens, lead_of, prompt_tokens
-from sapo_node.learner.tokenizer import load_tokenizer
+from sapo_node.learner.model import load_tokenizer
 from tiny_models import TEMPLATE, write_tokenizer
 
 TEXT = "The sum is 4. <answer>4</answer>"

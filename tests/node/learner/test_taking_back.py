@@ -37,10 +37,10 @@ from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.groups.stats import Interval
 from sapo_node.learner import memory
+from sapo_node.learner.checkpoint import Snapshot
 from sapo_node.learner.client import Learner
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.service import Service
-from sapo_node.learner.snapshot import Snapshot
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database

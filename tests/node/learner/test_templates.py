@@ -8,8 +8,7 @@ from tokenizers import AddedToken, Tokenizer
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import SYSTEM, Example, Prompt, chat
 from sapo_node.learner.encoding import TemplateFailed, answer_end_first, prompt_tokens
-from sapo_node.learner.model import ModelError, load
-from sapo_node.learner.tokenizer import load_tokenizer
+from sapo_node.learner.model import ModelError, load, load_tokenizer
 from sapo_node.learner.trial import require_trainable
 from tiny_models import TEMPLATE, write_model, write_tokenizer
 

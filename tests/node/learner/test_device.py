@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import GPT2Config, LlamaConfig, MambaConfig
 
-from sapo_node.learner.at_once import READ, ROWS, at_once
+from sapo_node.learner.device import READ, ROWS, at_once
 
 GIB = 2**30
 SMOLLM2 = LlamaConfig(hidden_size=576, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3)
