@@ -1,42 +1,33 @@
-"""Estimates how much memory a learner will need, before it loads anything.
+"""Estimates from the settings of a model how much memory a learner will need, before it loads any weight.
 
-The estimate runs a training step and sampling on tensors without data, at the largest sizes that the settings allow,
-and counts the bytes of the tensors that exist at the same time. So it works for any architecture, and follows every
-change of this code. For a large model this takes minutes, so the weights alone are compared with the free memory first.
+Weights, optimizer and gradients follow from the shapes of the model, exactly. What a batch takes is arithmetic for a
+layer of Llama's shape, and an approximation for every other one.
 """
 
-import logging
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch._subclasses import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch import Tensor, float32
 
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.learner import grpo
-from sapo_node.learner.batch import Row, completion_logits, micro_batches
-from sapo_node.learner.device import computes_bfloat16, free_memory, pick_device
-from sapo_node.learner.forward import read_prompts, run
-from sapo_node.learner.model import ModelError, Policy, outline
-from sapo_node.learner.states import select
+from sapo_node.learner.device import cached_numbers, computes_bfloat16, free_memory, pick_device
+from sapo_node.learner.model import Policy, outline
+from sapo_node.learner.states import is_recurrent
 from sapo_protocol.errors import LocalError
-from sapo_protocol.printable import line_of
 
 PROMPT_TOKENS = 256
 """Tokens of a prompt in the estimate."""
 SLACK = 1.2
 """Factor on the bytes of temporary tensors: kernels need additional memory."""
 OVERHEAD = 350_000_000
-"""Bytes of what libraries load when they compute for the first time, and of freed blocks that the allocator keeps: only
-large ones go back to the system. With the factor it makes the estimate an upper bound. Measured on CPU: 11 trainings of
-models of 34 to 135 M parameters took at most 0.98 of their estimate."""
-logger = logging.getLogger(__name__)
+"""Bytes of what libraries load when they compute for the first time, and of freed blocks that the allocator keeps."""
+WIDTHS, INNER_WIDTHS = 12, 4
+"""Numbers that a layer keeps of a token for the backward pass, in widths of the model and of its feed-forward part."""
+RECURRENT = 2
+"""Factor on that in a model with recurrent layers, which keep their states, too."""
+LOGITS = 6
+"""Copies of the logits of a micro-batch that exist at once, with their gradients."""
 
 _REMEDIES: tuple[Mapping[str, Any], ...] = (
     {"gradient_checkpointing": True},
@@ -52,7 +43,7 @@ class OutOfReach(LocalError):
     """With these settings the model needs more memory than this machine has. A restart does not help."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Bytes at the peak. Weights and optimizer are always in memory; training and sampling alternate."""
 
@@ -64,7 +55,7 @@ class Estimate:
     activations: int
     """The larger of two: training on one micro-batch, logits included, or Adam's update."""
     sampling: int
-    """The cache of keys and values, the logits, and the memory for reading the prompts."""
+    """The cache of keys and values, and the logits."""
     overhead: int = OVERHEAD
 
     @property
@@ -79,171 +70,104 @@ class Estimate:
 
 def require_memory(options: LearnerOptions) -> str:
     """Return one line with the needed and the free memory. Raises OutOfReach, with advice, if too little is free, and
-    ModelError if the model cannot compute.
+    ModelError if the folder describes no model.
     """
     device = pick_device(options.device)
-    free = free_memory(device)
-    try:
-        policy = outline(options)
-        needed, words = _without_rounds(policy), "at least"
-        if needed.peak <= free:
-            needed, words = _with_rounds(policy, options), "about"
-    except LocalError:
-        raise
-    except RuntimeError as error:
-        # In some models, for example a mixture of experts, the computation depends on the data of the tensors.
-        logger.info("memory cannot be estimated: %s", error)
-        return f"memory: cannot be estimated for this architecture; {_size(free)} free on {device}"
-    except Exception as error:  # the code of an architecture may raise any error
-        raise ModelError(f"the node cannot compute with {options.model}: {line_of(error)}") from error
+    free, needed = free_memory(device), estimate(options)
     if needed.peak <= free:
         slow = options.dtype == "bfloat16" and not computes_bfloat16(device)
         return f"memory: about {needed}; {_size(free)} free on {device}{_SLOW if slow else ''}"
     raise OutOfReach(
-        f"{options.model} needs {words} {needed} of memory, and {device} has {_size(free)} free: "
-        f"{_advice(options, free, fewer_tokens=words == 'about')}"
+        f"{options.model} needs about {needed} of memory, and {device} has {_size(free)} free: {_remedy(options, free)}"
     )
 
 
-def _advice(options: LearnerOptions, free: int, *, fewer_tokens: bool) -> str:
-    """Return the first of _REMEDIES with which the model fits. `fewer_tokens` is whether fewer may make it fit, too."""
+def frugal_settings(options: LearnerOptions) -> str:
+    """Return which settings need less memory than these: advice for when memory runs out."""
+    flags = dict.fromkeys(flag for changes in _changes(options) for flag in _flags(changes))
+    return f"these settings need less: {', '.join([*flags, 'fewer --max-tokens'])}"
+
+
+def _remedy(options: LearnerOptions, free: int) -> str:
+    """Return the first of _REMEDIES with which the model fits."""
     for changes in _changes(options):
-        changed = replace(options, **changes)
-        policy = outline(changed)
-        needed, words = _without_rounds(policy), "at least "
-        if needed.peak > free:
-            continue
-        fewer_tokens = True
-        with suppress(RuntimeError):  # the memory of some architectures cannot be estimated
-            needed, words = _with_rounds(policy, changed), ""
-        if needed.peak <= free:
-            flags = {"gradient_checkpointing": "--gradient-checkpointing"}
-            named = [flags.get(name) or f"--{name} {value}" for name, value in changes.items()]
-            return f"{' '.join(named)} would need {words}{_size(needed.peak)}"
-    return f"no setting makes it fit; give a smaller model{', or fewer --max-tokens' if fewer_tokens else ''}"
+        needed = estimate(replace(options, **changes)).peak
+        if needed <= free:
+            return f"{' '.join(_flags(changes))} would need {_size(needed)}"
+    return "no setting makes it fit; give a smaller model, or fewer --max-tokens"
 
 
 def _changes(options: LearnerOptions) -> Iterator[Mapping[str, Any]]:
-    """Yield what each of _REMEDIES changes of the settings, each change once. Adapters keep their rank."""
-    known: list[Mapping[str, Any]] = [{}]
+    """Yield what each of _REMEDIES changes of the settings. Adapters keep their rank."""
     for remedy in _REMEDIES:
         wanted = {**remedy, "lora": options.lora} if options.lora and "lora" in remedy else remedy
-        changes = {name: value for name, value in wanted.items() if getattr(options, name) != value}
-        if changes not in known:
-            known.append(changes)
+        if changes := {name: value for name, value in wanted.items() if getattr(options, name) != value}:
             yield changes
+
+
+def _flags(changes: Mapping[str, Any]) -> list[str]:
+    return [
+        "--gradient-checkpointing" if name == "gradient_checkpointing" else f"--{name} {value}"
+        for name, value in changes.items()
+    ]
 
 
 def estimate(options: LearnerOptions) -> Estimate:
     """Return the estimate for a full round of the longest completions. Raises ModelError if the folder has no model."""
-    return _with_rounds(outline(options), options)
-
-
-def _with_rounds(policy: Policy, options: LearnerOptions) -> Estimate:
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        policy.model.to_empty(device="cpu")
-        needed = _without_rounds(policy)
-        return replace(
-            needed,
-            activations=max(int(SLACK * _training(policy, options)), needed.activations),
-            sampling=int(SLACK * _sampling(policy, options)),
-        )
-
-
-def _without_rounds(policy: Policy) -> Estimate:
-    """Return what a policy needs whatever it reads and writes: less than a round needs."""
+    policy = outline(options)
     policy.model.tie_weights()
     trained = [value for _, value in policy.trainable()]
     in_fp32 = sum(4 * value.numel() for value in trained)
-    copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
-    kept = _bytes(trained) if policy.lora else 0
+    copies = sum(4 * value.numel() for value in trained if value.dtype != float32)
+    at_step_0 = _bytes(trained) if policy.lora else 0
     return Estimate(
-        weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies + kept,
-        # Adam keeps two moments of each weight, and the trainer an average. While Adam updates, it needs the memory of
-        # one moment more.
+        weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies + at_step_0,
+        # Adam keeps two moments of each weight, and the trainer an average.
         optimizer=3 * in_fp32,
         gradients=in_fp32,
-        activations=in_fp32,
-        sampling=0,
+        # While Adam updates, it needs the memory of one moment more.
+        activations=max(int(SLACK * _training(policy, options)), in_fp32),
+        sampling=int(SLACK * _sampling(policy, options)),
     )
 
 
 def _training(policy: Policy, options: LearnerOptions) -> int:
-    """Return the peak bytes of one micro-batch, without the gradients that remain after it."""
-    for _, value in policy.trainable():
-        value.register_post_accumulate_grad_hook(_discard)  # type: ignore[no-untyped-call]
-    peak = _Peak(policy.model)
-    with peak:
-        batch = next(micro_batches(policy, list(_full_round(options))))
-        logits = completion_logits(policy, batch)
-        grpo.token_logprobs(logits, batch.targets).sum().backward()  # type: ignore[no-untyped-call]
-        grpo.token_entropy(logits.detach())
-    return peak.bytes
+    """Return the bytes of one micro-batch as `batch.micro_batches` cuts it, without the gradients of weights."""
+    config, at_once = policy.model.config.get_text_config(), policy.at_once
+    written = options.completions * options.max_tokens
+    group = PROMPT_TOKENS + written
+    bound = at_once.read * (2 if group > at_once.read else 1)
+    read = min(options.groups * group, max(bound, PROMPT_TOKENS + options.max_tokens))
+    predicted = min(read * written // group, max(options.max_tokens, at_once.logits // policy.vocabulary))
+    layers, width = int(config.num_hidden_layers), int(config.hidden_size)
+    layer = (WIDTHS * width + INNER_WIDTHS * _inner(config)) * (RECURRENT if is_recurrent(config) else 1)
+    trained = min(policy.lora_layers or layers, layers)
+    kept = layers * width + layer if options.gradient_checkpointing else trained * layer
+    tokens = predicted * group // written
+    return policy.model.dtype.itemsize * (
+        tokens * (kept + cached_numbers(config)) + LOGITS * predicted * policy.vocabulary
+    )
 
 
-def _discard(value: Tensor) -> None:
-    value.grad = None
+def _inner(config: Any) -> int:
+    """Return the width of the feed-forward part: that of all experts of a token together in a mixture."""
+    inner = getattr(config, "intermediate_size", None) or 4 * int(config.hidden_size)
+    experts = int(getattr(config, "num_experts_per_tok", None) or 1)
+    of_expert = int(getattr(config, "moe_intermediate_size", None) or 0)
+    return max(max(inner) if isinstance(inner, list) else int(inner), experts * of_expert)
 
 
-def _full_round(options: LearnerOptions) -> Iterator[Row]:
-    for group in range(options.groups):
-        # The model reads equal prompts and equal beginnings only once, so these prompts differ in their first token.
-        prompt = (group,) + (0,) * (PROMPT_TOKENS - 1)
-        text = (0,) * options.max_tokens
-        row = Row(str(group), 0, source="local", prompt=prompt, completion=text, advantage=1.0, weight=1.0)
-        yield from [row] * options.completions
-
-
-@torch.no_grad()
 def _sampling(policy: Policy, options: LearnerOptions) -> int:
-    """Return the peak bytes of reading prompts and of sampling the last token of the longest completions."""
+    """Return the bytes of the cache and of the logits when the last token of the longest completions is sampled."""
     tokens = PROMPT_TOKENS + options.max_tokens
     rows = min(policy.at_once.rows(tokens, policy.vocabulary), options.groups * options.completions)
-    prompts = max(1, rows // options.completions)
-    read = [(0,) * tokens] * prompts
-    peak = _Peak(policy.model)
-    with peak:
-        _, cache, mask = read_prompts(policy, read, {})
-        select(cache, torch.arange(prompts).repeat_interleave(options.completions))
-        mask = torch.ones(prompts * options.completions, mask.shape[1] + 1, dtype=torch.long)
-        new = torch.zeros_like(mask[:, :1])
-        logits = run(policy, new, mask, new, cache, keep=1)[:, -1].float()
-        torch.softmax(logits / 1.0, dim=-1)
-    return peak.bytes
-
-
-class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Within this context, counts the bytes of new tensors that exist at the same time."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes = 0
-        self._alive = 0
-        self._known = {id(value.untyped_storage()) for value in (*model.parameters(), *model.buffers())}
-
-    def __torch_dispatch__(
-        self, function: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and id(leaf.untyped_storage()) not in self._known:
-                self._hold(leaf.untyped_storage())
-        return result
-
-    def _hold(self, storage: torch.UntypedStorage) -> None:
-        self._known.add(id(storage))
-        weakref.finalize(storage, self._release, id(storage), storage.nbytes())
-        self._alive += storage.nbytes()
-        self.bytes = max(self.bytes, self._alive)
-
-    def _release(self, key: int, size: int) -> None:
-        self._known.discard(key)
-        self._alive -= size
+    cached = policy.model.dtype.itemsize * tokens * cached_numbers(policy.model.config.get_text_config())
+    return rows * (cached + 3 * float32.itemsize * policy.vocabulary)
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:
-    """Return the bytes of the tensors. Tensors that share memory count once."""
-    return sum({id(value.untyped_storage()): value.nbytes for value in tensors}.values())
+    """Return the bytes of the tensors. A tensor that is named twice counts once."""
+    return sum({id(value): value.nbytes for value in tensors}.values())
 
 
 def _size(size: int) -> str:

@@ -31,7 +31,7 @@ from sapo_node.groups.messages import (
 )
 from sapo_node.learner import best, checkpoint
 from sapo_node.learner.generate import PromptRefused, generate, refusal_of
-from sapo_node.learner.memory import require_memory
+from sapo_node.learner.memory import frugal_settings, require_memory
 from sapo_node.learner.model import load, require_room
 from sapo_node.learner.server.generation import server_of
 from sapo_node.learner.trainer import Trainer
@@ -99,7 +99,8 @@ class Service:
         except (MemoryError, RuntimeError) as error:
             if not _is_of_memory(error):
                 raise
-            words = f"out of memory: {_first_line(error)}"
+            found = f"out of memory: {_first_line(error)}"
+            words = "; ".join(filter(None, (found, self._memory, frugal_settings(self._options))))
             if CHANGES_WEIGHTS.isdisjoint(request) or self._options.read_only:
                 return {"error": words}
             raise SystemExit(words) from error
