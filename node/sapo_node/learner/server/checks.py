@@ -79,7 +79,16 @@ def compared(groups: Sequence[Sequence[Draft]]) -> list[list[Draft]]:
 def differences(policy: Policy, prompts: Sequence[Tokens], groups: Sequence[Sequence[Draft]]) -> Tensor:
     """Return by how many nats the log-probabilities of a server differ from this node's, for each token."""
     rows = [
-        Row("", 0, "local", prompt, tuple(draft.tokens), 0.0, 0.0, sampled=tuple(draft.logprobs))
+        Row(
+            group="",
+            number=0,
+            source="local",
+            prompt=prompt,
+            completion=tuple(draft.tokens),
+            advantage=0.0,
+            weight=0.0,
+            sampled=tuple(draft.logprobs),
+        )
         for prompt, group in zip(prompts, groups, strict=True)
         for draft in group
         if draft.tokens

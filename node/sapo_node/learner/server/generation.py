@@ -86,6 +86,21 @@ class _Loaded:
     folder: Path
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Who sampled a round, and why."""
+
+    sampler: _Sampler
+    reason: str
+    status: int = 0
+    """HTTP status code of a reply that refuses; 0 for any other reason."""
+
+    def is_like(self, other: "_Turn") -> bool:
+        """Return whether the two differ only in details, such as numbers."""
+        mine, theirs = ((each.sampler, each.status, _DETAIL.sub("", each.reason)) for each in (self, other))
+        return mine == theirs
+
+
 class ServerGeneration:
     """Completions of one policy by one server."""
 
@@ -102,13 +117,10 @@ class ServerGeneration:
         self._context: int | None = None
         """Tokens of prompt and completion together, at most, that the server takes."""
         self._loaded: _Loaded | None = None
-        self._told: tuple[object, ...] = ()
-        """The notice before, without its details: who sampled, and why."""
+        self._last: _Turn | None = None
         self._took: deque[float] = deque(maxlen=REMEMBERED_ROUNDS)
         """Seconds of the last rounds that the server sampled, for each token that it might sample."""
         self._rests_until = 0.0
-        self._failure = ""
-        """Why the server did not sample when it was last asked."""
 
     def generate(self, trainer: Trainer, request: GenerateRequest, max_completion_bytes: int) -> Generated:
         """Return the completions, and a notice if another samples than in the round before, or for another reason.
@@ -123,15 +135,16 @@ class ServerGeneration:
                 return self._by_server(trainer, prompts, request, max_completion_bytes)
             except ServerFailed as failure:
                 self.begin_anew()
-                self._failure = str(failure)
                 again = "tries the server each round"
                 cost = time.monotonic() - started
                 if isinstance(failure, ServerLate) and cost >= LEAST_SECONDS:
                     self._rests_until = time.monotonic() + REST * cost
                     again = f"tries the server again after {REST * cost:.0f} s"
-                words = str(failure).rstrip(".")
-                notice = self._notice("node", f"{words}. The node samples by itself, and {again}", failure.status)
-        return Generated(tuple(generate(trainer.policy, request, max_completion_bytes)), notice, self._failure)
+                turn = _Turn("node", str(failure), failure.status)
+                words = turn.reason.rstrip(".")
+                notice = self._notice(turn, f"{words}. The node samples by itself, and {again}")
+        assert self._last
+        return Generated(tuple(generate(trainer.policy, request, max_completion_bytes)), notice, self._last.reason)
 
     def begin_anew(self) -> None:
         """Expect nothing of the server: it or the weights of this node are not what they were."""
@@ -161,12 +174,13 @@ class ServerGeneration:
                 f"node, and both with the same --dtype"
             )
         if problem:
-            notice = self._notice("server with the weights of the step before", problem)
+            turn = _Turn("server with the weights of the step before", problem)
         else:
             assert self._engine
-            notice = self._notice(
+            turn = _Turn(
                 "server", f"it samples with {self._engine.name}, {difference:.4f} nats per token from this node"
             )
+        notice = self._notice(turn, turn.reason)
         return Generated(tuple(tuple(draft.finished(trainer.policy) for draft in group) for group in drafts), notice)
 
     def _seconds(self, size: int) -> float:
@@ -193,9 +207,10 @@ class ServerGeneration:
                 f"lower --max-tokens"
             )
 
-    def _notice(self, sampler: _Sampler, text: str, status: int = 0) -> str | None:
-        before, self._told = self._told, (sampler, status, _DETAIL.sub("", text))
-        return None if self._told == before else f"server {self._connection.place}: {text}"
+    def _notice(self, turn: _Turn, text: str) -> str | None:
+        """Return the notice for a turn; None if it is like the one before."""
+        before, self._last = self._last, turn
+        return None if before and turn.is_like(before) else f"server {self._connection.place}: {text}"
 
     def _with_weights(self, engine: Engine, trainer: Trainer) -> tuple[_Loaded, str]:
         """Have the server load the weights of now. Return them, or older ones and why they are. Raises ServerFailed."""
@@ -288,7 +303,14 @@ def _sampled(
 ) -> list[list[Draft]]:
     """Return the completions of each prompt. Raises ServerFailed if one is none that this node could sample."""
     forbidden = tuple(policy.forbidden.tolist())
-    asked = Asked(prompts, request.completions, request.max_tokens, policy.ends, forbidden, _may_think(policy))
+    asked = Asked(
+        prompts=prompts,
+        completions=request.completions,
+        max_tokens=request.max_tokens,
+        ends=policy.ends,
+        forbidden=forbidden,
+        may_think=_may_think(policy),
+    )
     replies = iter(engine.sample(name, asked))
     allowed = frozenset(range(policy.vocabulary)).difference(forbidden)
     return [
