@@ -1,8 +1,10 @@
 """Language models of several architectures, small enough to make in a test, in folders as Hugging Face has them."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
@@ -198,6 +200,11 @@ ENCODER = "bert"
 MIXTURE = "mixtral"
 """Whose experts are chosen by what it reads: it trains, but its memory cannot be estimated beforehand."""
 TEMPLATE = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}[assistant] "
+
+
+def each_of(families: Iterable[str], *always: str) -> list:
+    """Parameters of a test: `always` in each run, the other families at night."""
+    return [pytest.param(name, marks=() if name in always else pytest.mark.slow) for name in families]
 
 
 def _mixture() -> MixtralForCausalLM:

@@ -21,7 +21,7 @@ _FILE = "weights.safetensors"
 def save(trainer: Trainer, root: Path, *, needed: Collection[int]) -> Path:
     """Write the averaged weights, and remove the best weights of all steps that are not needed.
 
-    Raises CheckpointError when that fails; what was there before is untouched.
+    Raises CheckpointError if that fails; the folders on the disk stay as they are.
     """
     root.mkdir(parents=True, exist_ok=True)
     final = tensor_folder.folder_of(root, _KIND, trainer.step)
@@ -33,7 +33,7 @@ def save(trainer: Trainer, root: Path, *, needed: Collection[int]) -> Path:
 
 
 def load(trainer: Trainer, root: Path, step: int) -> dict[str, Tensor]:
-    """Return the best weights of a step. Raises CheckpointError where they cannot be used."""
+    """Return the best weights of a step. Raises CheckpointError if they cannot be used."""
     folder = tensor_folder.folder_of(root, _KIND, step)
     try:
         return _read(trainer, folder)
@@ -42,8 +42,8 @@ def load(trainer: Trainer, root: Path, step: int) -> dict[str, Tensor]:
 
 
 def peek(trainer: Trainer, root: Path) -> int | None:
-    """Put the newest good best weights into the trainer, if there are any, and return their step. Nothing on the disk
-    changes: the node may be running. Raises CheckpointError where they belong to another model.
+    """Put the newest good best weights into the trainer, and return their step; None if there are none. This changes
+    nothing on the disk, because the node may be running. Raises CheckpointError if they belong to another model.
     """
     for folder in found(root) if root.is_dir() else ():
         try:

@@ -27,7 +27,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """What the database of a node tells about the model."""
+    """Facts about the model from the database of a node."""
 
     base: str
     """The model before any training: a name, never a path."""
@@ -46,7 +46,7 @@ class CardFacts:
     peers: int = 0
     """Peers whose completions were trained on."""
     filtered: Mapping[str, int] = field(default_factory=dict)
-    """By reason, groups of peers that a filter rejected as a whole."""
+    """Reason -> number of external groups that a filter rejected as a whole."""
     taken_back: int = 0
     """Alarms of the filters that took steps back."""
     health_alarms: int = 0
@@ -55,17 +55,17 @@ class CardFacts:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What the exported folder contains."""
+    """The contents of an exported folder."""
 
     step: int
     parameters: int
-    """Of the model, adapters included."""
+    """Parameters of the model, adapters included."""
     dtype: str
     lora: int
     """Rank of the adapters; 0 if all weights were trained."""
     adapter_only: bool
     best: bool
-    """Whether these are the weights of the best evaluation, or those of the newest checkpoint."""
+    """True for the weights of the best evaluation, false for those of the newest checkpoint."""
 
 
 def model_card(facts: CardFacts, weights: Weights) -> str:

@@ -31,16 +31,16 @@ _ADAM = ("step", "exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a trainer needs to go on, bit for bit, from a step."""
+    """The state from which a trainer goes on, bit for bit."""
 
     step: int
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
-    """By parameter its average and Adam's state; torch's random state; and the denominator of the loss."""
+    """The average and Adam's state of each parameter, torch's random state, and the denominator of the loss."""
 
     @classmethod
     def of(cls, trainer: Trainer) -> "Snapshot":
-        """The trainer's state. On a CPU it shares memory with the trainer, whose next step changes it."""
+        """Return the trainer's state. On a CPU it shares memory with the trainer, whose next step changes it."""
         optimizer = {_RANDOM: torch.get_rng_state(), _DENOMINATOR: _denominator(trainer)}
         for name, value in trainer.trained.items():
             kept = {**trainer.optimizer.state[value], _AVERAGE: trainer.average[name]}
@@ -48,7 +48,7 @@ class Snapshot:
         return cls(trainer.step, _weights(trainer), optimizer)
 
     def copy(self) -> "Snapshot":
-        """The same in memory of its own."""
+        """Return a copy in memory of its own."""
         weights = {name: value.clone() for name, value in self.weights.items()}
         return Snapshot(self.step, weights, {name: value.clone() for name, value in self.optimizer.items()})
 
@@ -62,7 +62,7 @@ class Snapshot:
             raise CorruptError("holds no random state") from error
 
     def put_into(self, trainer: Trainer) -> None:
-        """Make this the trainer's state. Everything is copied: the tensors may be a file's."""
+        """Copy this into the trainer. The tensors may be mapped from a file."""
         with torch.no_grad():
             for name, value in trainer.trained.items():
                 value.copy_(self.weights[name])
@@ -74,7 +74,7 @@ class Snapshot:
 
 
 def save(trainer: Trainer, root: Path) -> Path:
-    """Write the trainer's state. Raises CheckpointError when that fails; what was there before is untouched."""
+    """Write the trainer's state. Raises CheckpointError if that fails; the checkpoints on the disk stay as they are."""
     root.mkdir(parents=True, exist_ok=True)
     final = tensor_folder.folder_of(root, _KIND, trainer.step)
     if tensor_folder.is_good(final, _FILES):
@@ -90,9 +90,9 @@ def save(trainer: Trainer, root: Path) -> Path:
 
 
 def restore(trainer: Trainer, root: Path) -> str | None:
-    """Put the newest good checkpoint into the trainer, if there is any; returns what was wrong with newer ones.
+    """Put the newest good checkpoint into the trainer, if there is one. Return why newer ones were not used.
 
-    Raises CheckpointError when checkpoints are there and none is good, or when they belong to another model.
+    Raises CheckpointError if there are checkpoints and none is good, or if they belong to another model.
     """
     root.mkdir(parents=True, exist_ok=True)
     tensor_folder.remove_unfinished(root)
@@ -116,7 +116,7 @@ def restore(trainer: Trainer, root: Path) -> str | None:
 def go_back(trainer: Trainer, root: Path, step: int) -> None:
     """Put the checkpoint of a step into the trainer, and remove every later one.
 
-    Raises CheckpointError where that cannot be done; the trainer is then as it was.
+    Raises CheckpointError if that fails; the trainer then stays as it is.
     """
     folder = tensor_folder.folder_of(root, _KIND, step)
     try:
@@ -129,7 +129,7 @@ def go_back(trainer: Trainer, root: Path, step: int) -> None:
 
 def remove_after(root: Path, step: int) -> None:
     """Remove the checkpoints and best weights of later steps, and the checkpoints that were set aside, for good: not
-    even a power cut brings one back. Raises CheckpointError where that cannot be done.
+    even a power cut brings one back. Raises CheckpointError if that fails.
     """
     if not root.is_dir():
         return
@@ -138,8 +138,8 @@ def remove_after(root: Path, step: int) -> None:
 
 
 def peek(trainer: Trainer, root: Path) -> bool:
-    """Put the newest good checkpoint into the trainer, if there is any, and leave everything on the disk as it is: the
-    node may be running. Raises CheckpointError where they belong to another model.
+    """Put the newest good checkpoint into the trainer. Return false if there is none. This changes nothing on the disk,
+    because the node may be running. Raises CheckpointError if the checkpoints belong to another model.
     """
     for folder in _found(root) if root.is_dir() else ():
         try:
@@ -173,8 +173,8 @@ def _weights(trainer: Trainer) -> dict[str, Tensor]:
 
 
 def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
-    """Whether these are a random state, a denominator, the averages of all parameters, and of each parameter all of
-    Adam's state or none.
+    """Return whether these are a random state, a denominator, the averages of all parameters, and for each parameter
+    all of Adam's state or none.
     """
     possible = {_RANDOM: torch.get_rng_state(), _DENOMINATOR: _denominator(trainer)}
     possible |= {f"{name}/{_AVERAGE}": value for name, value in trainer.average.items()}

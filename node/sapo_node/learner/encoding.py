@@ -30,7 +30,7 @@ MAX_PROMPT_CHARACTERS = 2**20
 """Characters of the text that a chat template makes of one prompt, at most."""
 
 _DATE = datetime(2024, 7, 26, tzinfo=UTC)
-"""The date that the template of Llama 3 has where it cannot ask for one. With today's date a batch that is replayed on
+"""The date that the template of Llama 3 has if it cannot ask for one. With today's date a batch that is replayed on
 another day would train on other prompts."""
 _REPLACED = "".join(f" | replace('%{code}', '{_DATE.strftime('%' + code)}')" for code in "aAbBdHIjmMpSyY")
 # transformers passes no function to a template, so a macro hides its `strftime_now`. The line break belongs to the
@@ -99,14 +99,13 @@ def answer_end_first(ends: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What is read before the text of a peer's completion, so that its tokens are those that a model writes after a
-    prompt. Many tokenizers of SentencePiece read each text as if it began with a space, and after a line break a model
-    writes none.
+    """Text before a peer's completion, so that the completion gets the tokens that a model writes after a prompt. Many
+    tokenizers of SentencePiece read each text as if it began with a space, and after a line break a model writes none.
     """
 
     text: str = ""
     tokens: tuple[int, ...] = ()
-    """Those of the text that are no part of the completion."""
+    """The tokens of the text."""
 
 
 def lead_of(tokenizer: Any) -> Lead:
@@ -146,7 +145,7 @@ def encoded(tokenizer: Any, text: str, **way: bool) -> list[int]:
 
 def decoded(tokenizer: Any, specials: Collection[int], tokens: Sequence[int]) -> str:
     """Return the text of completion tokens, without special tokens."""
-    # The tokenizer would skip the tokens of thinking, too, where it calls them special.
+    # The tokenizer would skip the tokens of thinking, too, if it calls them special.
     kept = [token for token in tokens if token not in specials]
     text: str = tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return text
@@ -226,9 +225,9 @@ class _Template:
     thinking: bool
     way: Callable[[Chat], Chat] = _as_it_is
     in_parts: bool = False
-    """Whether the content of a message is a list of parts, as for models that also read images."""
+    """True if the content of a message is a list of parts, as for models that also read images."""
     header: str = ""
-    """Where an answer begins: the header of its turn, if the template writes none behind a prompt."""
+    """Header of an answer's turn, if the template writes none behind a prompt."""
 
     @classmethod
     def of(cls, tokenizer: Any, chat: Chat, *, thinking: bool = False) -> "_Template":

@@ -14,7 +14,7 @@ from sapo_protocol import LocalError
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What to export, and where to."""
+    """The model to export, and the folder to write."""
 
     options: LearnerOptions
     output: str
@@ -22,9 +22,9 @@ class ExportRequest:
     facts: CardFacts
     """For the model card."""
     best: bool = False
-    """Whether to take the weights of the best evaluation, or those of the newest checkpoint."""
+    """True for the weights of the best evaluation, false for those of the newest checkpoint."""
     adapter_only: bool = False
-    """Whether to write the LoRA adapters alone, or merge them into a whole model."""
+    """True to write the LoRA adapters alone, false to merge them into a whole model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from sapo_protocol.errors import LocalError
 from sapo_protocol.printable import excerpt
 
 _OTHER_HASH = "DO NOT MATCH THE HASHES"
-"""What pip prints if the index has another file under the same name."""
+"""Words that pip prints if the index has another file under the same name."""
 
 
 class FetchError(LocalError):

@@ -2,7 +2,7 @@
 
 The loss is a sum over tokens with a constant denominator. So the weight of a token does not depend on the other rows of
 the batch (Liu et al. 2025, "Understanding R1-Zero-Like Training"). It is clipped as in DAPO (Yu et al. 2025), which
-acts only where a batch is trained on in several steps. It has no KL term.
+acts only if a batch is trained on in several steps. It has no KL term.
 
 This policy did not sample the external completions, and the probabilities of the policy that did are unknown. So no
 importance weight is correct for them. The external objective says which of them count: those with positive advantage
@@ -52,7 +52,7 @@ def policy_loss(inputs: LossInputs, denominator: float) -> Tensor:
 def importance(logprobs: Tensor, sampled: Tensor) -> Tensor:
     """Return the importance weight of each token, truncated at TRUNCATION: (B, T), (B, T) to (B, T).
 
-    `sampled` is the log-probability with which a token was sampled, NaN where that is unknown: there the weight is 1.
+    `sampled` is the log-probability with which a token was sampled, NaN if that is unknown: then the weight is 1.
     It differs from `logprobs` if sampling computes in another way or in few bits, or if the step is replayed after
     others were taken back. Truncation bounds the variance, and unlike a clip of the ratio it leaves every token its
     gradient (Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training").

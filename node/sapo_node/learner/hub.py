@@ -27,7 +27,7 @@ _FILES = ["*.json", "*.jinja", "*.safetensors"]
 MAX_INDEX_BYTES = 16 * 2**20
 """Bytes of an index of weights, at most. The largest in wide use has 9 MB."""
 ODD_REPLY = (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError)
-"""What huggingface_hub raises if a reply with status 200 is not that of a hub: it does not check what it reads."""
+"""Errors of huggingface_hub if a reply with status 200 is not that of a hub: it does not check what it reads."""
 _LEFT_OUT = ["*/*", "consolidated*"]
 """Subfolders hold other formats. A file `consolidated*` holds the same weights a second time."""
 

@@ -93,7 +93,7 @@ def lane_mask(policy: Policy, prompts: Tensor, owner: Tensor, *, size: int, aske
     """Return the attention mask of the last `asked` tokens of each lane.
 
     `prompts` is the mask of the cached prompts, (L, P), and `owner` the completions of all tokens, (L, S). The mask is
-    (L, P + S) where lanes hold one completion, and else (L, 1, asked, P + S), to be added to the scores.
+    (L, P + S) if lanes hold one completion, and else (L, 1, asked, P + S), to be added to the scores.
     """
     if size == 1:
         return torch.cat([prompts, (owner >= 0).to(prompts.dtype)], dim=1)

@@ -144,9 +144,8 @@ def _training(policy: Policy, options: LearnerOptions) -> int:
     trained = min(policy.lora_layers or layers, layers)
     kept = layers * width + layer if options.gradient_checkpointing else trained * layer
     tokens = predicted * group // written
-    return policy.model.dtype.itemsize * (
-        tokens * (kept + cached_numbers(config)) + LOGITS * predicted * policy.vocabulary
-    )
+    numbers = tokens * (kept + cached_numbers(config)) + LOGITS * predicted * policy.vocabulary
+    return numbers * int(policy.model.dtype.itemsize)
 
 
 def _inner(config: Any) -> int:
@@ -161,7 +160,7 @@ def _sampling(policy: Policy, options: LearnerOptions) -> int:
     """Return the bytes of the cache and of the logits when the last token of the longest completions is sampled."""
     tokens = PROMPT_TOKENS + options.max_tokens
     rows = min(policy.at_once.rows(tokens, policy.vocabulary), options.groups * options.completions)
-    cached = policy.model.dtype.itemsize * tokens * cached_numbers(policy.model.config.get_text_config())
+    cached = int(policy.model.dtype.itemsize) * tokens * cached_numbers(policy.model.config.get_text_config())
     return rows * (cached + 3 * float32.itemsize * policy.vocabulary)
 
 

@@ -54,7 +54,7 @@ __all__ = ["ModelError", "Policy", "Unreadable", "hide_kernels", "load", "load_t
 
 _NONE = torch.zeros(0, dtype=torch.long)
 _ROUNDING = 0.02
-"""What bfloat16 may change of a logit, relative to the largest. An encoder changes it by more."""
+"""Change of a logit by the rounding of bfloat16, relative to the largest, at most. An encoder changes it by more."""
 _NAMED = 3
 """Weights that an error names, at most."""
 _NUMBER = re.compile(r"\.([0-9]+)\.")
@@ -84,17 +84,17 @@ class Policy:
     closing: frozenset[int] = frozenset()
     """Ids of the tokens that can complete the closing tag of an answer: their text has its last character."""
     lead: Lead = Lead()
-    """What is read before the text of a peer's completion."""
+    """Text before a peer's completion."""
     thinking: bool = False
-    """Whether a chat template that has the choice begins with a section for thinking, as that of Qwen3."""
+    """True if a chat template that has the choice begins with a section for thinking, as that of Qwen3."""
     thinks: bool = False
-    """Whether its chat template ends each prompt inside of thinking."""
+    """True if its chat template ends each prompt inside of thinking."""
     lora: int = 0
     """Rank of the trained adapters; 0 if all weights are trained."""
     lora_layers: int = 0
     """Layers with adapters, counted from the output; 0 if all layers have them."""
     at_once: AtOnce = AtOnce()
-    """How much of it is computed at once."""
+    """Bounds of a batch."""
 
     def trainable(self) -> list[tuple[str, nn.Parameter]]:
         """Return the trained parameters, in an order that depends on the model alone."""

@@ -71,7 +71,7 @@ class StaticDecoder:
         return run(self._policy, self._ids, self._attention, self._positions, self._cache, keep=size).flatten(0, 1)
 
     def _recorded(self) -> Callable[[], Tensor]:
-        """Return what replays `_decode`, or `_decode` itself where the model cannot be recorded."""
+        """Return a function that replays `_decode`, or `_decode` itself if the model cannot be recorded."""
         # Kernels are loaded when they are first called, which a recording does not allow.
         aside = torch.cuda.Stream(self._policy.device)  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())

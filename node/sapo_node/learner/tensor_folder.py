@@ -28,7 +28,7 @@ _MAX_META_BYTES = 65_536
 
 
 class CheckpointError(LocalError):
-    """Checkpoints or best weights are there and none can be used, or they could not be written."""
+    """No checkpoint or best weights can be used, or they cannot be written."""
 
 
 class CorruptError(Exception):
@@ -52,8 +52,8 @@ def step_of(folder: Path) -> int:
 
 
 def write(policy: Policy, final: Path, files: Mapping[str, Mapping[str, Tensor]]) -> None:
-    """Write the files of a step in place of what is there. Raises CheckpointError when that fails; what was there is
-    then untouched.
+    """Write the files of a step, and replace the folder of that step. Raises CheckpointError if that fails; the old
+    folder then stays as it is.
     """
     root = final.parent
     unfinished = root / f"{UNFINISHED}{final.name}"
@@ -70,7 +70,7 @@ def write(policy: Policy, final: Path, files: Mapping[str, Mapping[str, Tensor]]
 
 
 def remove(folders: Collection[Path]) -> None:
-    """Remove folders for good: not even a power cut brings one back. Raises CheckpointError where that fails."""
+    """Remove folders for good: not even a power cut brings one back. Raises CheckpointError if that fails."""
     for folder in folders:
         # A rename is whole or not at all: no start finds a folder of which half is removed.
         leftover = folder.with_name(f"{UNFINISHED}{folder.name}")
@@ -84,7 +84,7 @@ def remove(folders: Collection[Path]) -> None:
 
 
 def remove_unfinished(root: Path) -> None:
-    """Remove what a kill has left of writing or removing a folder."""
+    """Remove the remains of a folder whose writing or removal was killed."""
     for leftover in root.glob(f"{UNFINISHED}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -99,15 +99,14 @@ def is_good(folder: Path, names: Collection[str]) -> bool:
 
 
 def read(policy: Policy, folder: Path, names: Collection[str]) -> list[dict[str, Tensor]]:
-    """Return the tensors of the named files, in this order. They are mapped: copy what is to stay, and write to none.
-    So a start needs no memory for a second copy of all that a trainer holds.
+    """Return the tensors of the named files, in this order. They are mapped from the files, so a start needs no memory
+    for a second copy of a trainer's state: the caller copies them, and writes to none.
 
-    Raises CorruptError where the files are not as they were written, and CheckpointError where they are of another
-    model.
+    Raises CorruptError if a file is not as it was written, and CheckpointError if the files belong to another model.
     """
     meta = _meta(folder, names)
     if meta["model"] != policy.fingerprint:
-        raise CheckpointError(_of_another_model(folder.parent, meta.get("name"), _title(policy)))
+        raise CheckpointError(_of_another_model(folder.parent, meta["name"], _title(policy)))
     return [_tensors(folder / name) for name in names]
 
 
@@ -137,7 +136,7 @@ def _meta(folder: Path, names: Collection[str]) -> Mapping[str, object]:
         meta = read_json(folder / _META, _MAX_META_BYTES, "description of a checkpoint")
         sound = isinstance(meta["step"], int) and meta["step"] == step_of(folder)
         sound = sound and all(meta["sha256"][name] == _digest(folder / name) for name in names)
-        meta["model"]
+        meta["model"], meta["name"]
     except (LocalError, OSError, KeyError, TypeError) as error:
         raise CorruptError("is incomplete") from error
     if not sound:
@@ -155,10 +154,8 @@ def _of_another_model(root: Path, theirs: object, ours: str) -> str:
         return (
             f"the checkpoints in {root} belong to {ours} before its files changed; move the folder away to start over"
         )
-    # The first checkpoints held no name of their model.
-    whose = theirs if isinstance(theirs, str) else "another model"
     return (
-        f"the checkpoints in {root} belong to {whose}, and you gave {ours}. Start with the model and the options of "
+        f"the checkpoints in {root} belong to {theirs}, and you gave {ours}. Start with the model and the options of "
         f"these checkpoints, or move the folder away to start over"
     )
 

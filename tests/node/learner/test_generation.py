@@ -15,9 +15,8 @@ from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import generate as sampler
 from sapo_node.learner import lanes
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
-from sapo_node.learner.draft import LOOK_EVERY, Draft
 from sapo_node.learner.forward import IMPOSSIBLE
-from sapo_node.learner.generate import generate
+from sapo_node.learner.generate import LOOK_EVERY, Draft, generate
 from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import load
 from sapo_node.storage.database import MAX_VALUE_BYTES

@@ -19,7 +19,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.model import ModelError, load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.learner.trial import require_trainable
-from tiny_models import ENCODER, FAMILIES, MIXTURE, ROUTED, TEMPLATE, write_model, write_tokenizer
+from tiny_models import ENCODER, FAMILIES, MIXTURE, ROUTED, TEMPLATE, each_of, write_model, write_tokenizer
 
 torch.set_num_threads(1)
 
@@ -105,7 +105,7 @@ def test_gradient_checkpointing_keeps_fewer_activations(folders):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", each_of(FAMILIES, "llama", "gpt2", "gemma3_with_images"))
 def test_sampling_training_and_reading_without_a_cache_give_the_same_probabilities(folders, family, dtype):
     require_trainable(load(options(folders[family], dtype=dtype)))
 

@@ -13,12 +13,12 @@ from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import ModelError, load
 from sapo_node.learner.states import RECURRENT
 from sapo_node.learner.trainer import Trainer
-from tiny_models import RECURRENT_FAMILIES, UNKNOWN_FAMILIES, write_model
+from tiny_models import RECURRENT_FAMILIES, UNKNOWN_FAMILIES, each_of, write_model
 
 torch.set_num_threads(1)
 
 QUESTIONS = ("What is 2 + 2?", "Add three apples to four apples. How many apples are there?")
-each_family = pytest.mark.parametrize("family", RECURRENT_FAMILIES)
+each_family = pytest.mark.parametrize("family", each_of(RECURRENT_FAMILIES, "qwen3_5_text", "lfm2", "granitemoehybrid"))
 
 
 @pytest.fixture(scope="module")

@@ -714,7 +714,7 @@ def test_a_server_that_lists_many_weights_of_this_node_is_not_asked_to_forget_ea
 
 def test_a_server_that_is_away_is_noticed_once_and_used_again_when_it_is_back(tmp_path):
     away = False
-    with InferenceServer(POLICY_DIR, spoil=lambda _, reply: 503 if away else reply) as server:
+    with InferenceServer(POLICY_DIR, spoil=lambda path, reply: 503 if away and path != "/health" else reply) as server:
         node = Node(tmp_path, server.url)
         assert "it samples with vLLM" in node.generate().notice
         away = True

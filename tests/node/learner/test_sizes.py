@@ -155,7 +155,7 @@ def loaded(folder):
     return load(LearnerOptions(checkpoints="", model=str(folder), device="cpu"))
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen2", "gemma3", "qwen3_next"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3_next"])
 def test_a_folder_that_lacks_the_weights_of_a_layer_is_refused_and_they_are_named(tmp_path, family):
     """transformers fills them at random: the node would train, and share, what no model wrote."""
     folder = write_model(tmp_path, family)
@@ -164,17 +164,15 @@ def test_a_folder_that_lacks_the_weights_of_a_layer_is_refused_and_they_are_name
         loaded(folder)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
-def test_a_folder_that_lacks_only_the_head_is_refused(tmp_path, family):
-    folder = write_model(tmp_path, family)
-    without(folder, re.compile("lm_head|embed_out").search)
+def test_a_folder_that_lacks_only_the_head_is_refused(tmp_path):
+    folder = write_model(tmp_path, "llama")
+    without(folder, re.compile("lm_head").search)
     with pytest.raises(ModelError, match=r"describes: lm_head\.weight; copy"):
         loaded(folder)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "qwen2", "gemma3"])
-def test_the_head_of_tied_embeddings_is_not_missing(tmp_path, family):
-    folder = write_model(tmp_path, family)
+def test_the_head_of_tied_embeddings_is_not_missing(tmp_path):
+    folder = write_model(tmp_path, "qwen2")
     assert not any("lm_head" in name for name in sizes_in(folder))
     loaded(folder)
 

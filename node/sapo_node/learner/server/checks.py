@@ -12,9 +12,9 @@ from torch import Tensor
 
 from sapo_node.groups.model_name import is_hub_name
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
-from sapo_node.learner.draft import Draft
 from sapo_node.learner.folder import model_folder
 from sapo_node.learner.forward import Tokens
+from sapo_node.learner.generate import Draft
 from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import Policy
 from sapo_node.learner.server.connection import ServerFailed

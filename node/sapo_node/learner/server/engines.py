@@ -23,7 +23,7 @@ from sapo_node.learner.server.connection import Connection, ServerFailed
 from sapo_protocol.printable import excerpt
 
 BYTES_PER_TOKEN = 256
-"""Of a reply, at most, for each token that may be sampled and for a prompt of each completion."""
+"""Bytes of a reply for each token that may be sampled, and for a prompt of each completion, at most."""
 BANNED = -100.0
 """Added to the logit of a token that no completion may hold: the lowest that the servers take."""
 TOKEN_PREFIX = "token_id:"  # noqa: S105 - what vLLM writes before the id of a token
@@ -40,18 +40,18 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a server is to sample."""
+    """A request to sample."""
 
     prompts: Sequence[Tokens]
     completions: int
-    """Of each prompt."""
+    """Completions of each prompt."""
     max_tokens: int
     ends: tuple[int, ...]
     """Tokens that end a completion."""
     forbidden: tuple[int, ...]
     """Tokens that no completion may hold."""
     may_think: bool = False
-    """Whether the model may name the tags of an answer while it thinks. A server would stop there, so it is to go on
+    """True if the model may name the tags of an answer while it thinks. A server would stop there, so it is to go on
     behind an answer, too.
     """
 
@@ -85,7 +85,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server says that it serves. Nothing of it is checked."""
+    """The description that a server gives of itself. The node has checked none of it."""
 
     names: tuple[str, ...]
     """Of the model and of all adapters."""
@@ -96,7 +96,7 @@ class Served:
 
 
 class Engine(Protocol):
-    """What a server can do. Each method raises ServerFailed."""
+    """The protocol of a server. Each method raises ServerFailed."""
 
     name: str
     limit: str
@@ -172,7 +172,7 @@ class Vllm:
 
 
 class Sglang:
-    """SGLang, with --enable-lora where adapters are trained."""
+    """SGLang, with --enable-lora if adapters are trained."""
 
     name = "SGLang"
     limit = "--context-length"

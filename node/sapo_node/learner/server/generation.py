@@ -34,9 +34,8 @@ from sapo_node.contributors.address import KEY_VARIABLE
 from sapo_node.groups.answer import THINK
 from sapo_node.groups.messages import Dtype, Generated, GenerateRequest, LearnerOptions
 from sapo_node.groups.ranges import LEAST_LOGPROB
-from sapo_node.learner.draft import Draft
 from sapo_node.learner.forward import Tokens
-from sapo_node.learner.generate import generate, prompts_of
+from sapo_node.learner.generate import Draft, generate, prompts_of
 from sapo_node.learner.model import Policy
 from sapo_node.learner.server.checks import compared, differences, noisy, require_model
 from sapo_node.learner.server.connection import REQUEST_SECONDS, Connection, ServerFailed, ServerLate
@@ -74,7 +73,7 @@ _FINISHES = {
     "stop": "and says that it is complete",
     "abort": "because it gave it up",
 }
-"""What a server means by why a completion ended."""
+"""Reason for the end of a completion, in the words of a server -> in words for an operator."""
 
 
 @dataclass(frozen=True, slots=True)
