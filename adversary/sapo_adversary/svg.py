@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from sapo_adversary.files.records import write_whole
+from sapo_adversary.files import write_whole
 from sapo_protocol.printable import printable_lines
 
 _STYLE: Any = {

@@ -12,8 +12,8 @@ from research.poison_search.play import play
 from research.poison_search.plot import draw
 from research.poison_search.search import POPULATION, SPACES
 from research.policies import prepare_all
-from sapo_adversary.cli.results import to_output
-from sapo_adversary.files.records import to_json, writable_folder, write_whole
+from sapo_adversary.cli.played import to_output
+from sapo_adversary.files import to_json, writable_folder, write_whole
 from sapo_adversary.simulator.runs import default_policies
 from sapo_node.cli.commands.options import as_json, run_command_line, stderr
 from sapo_node.cli.terminal import Terminal

@@ -21,8 +21,7 @@ from rich.progress import Progress as Bars
 
 from research.policies.catalogue import POLICIES, Making, Progress, TrainedGroup
 from research.seed.recipe import Lessons
-from sapo_adversary.files.records import read_results, writable_folder
-from sapo_adversary.files.typed import suggestion
+from sapo_adversary.files import read_results, suggestion, writable_folder
 from sapo_adversary.simulator.runs import default_policies
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_protocol import LocalError, Manifest, load_manifest

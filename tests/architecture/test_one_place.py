@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = [ROOT / "protocol/sapo_protocol", ROOT / "node/sapo_node", ROOT / "adversary/sapo_adversary/files"]
+PACKAGES = [ROOT / "protocol/sapo_protocol", ROOT / "node/sapo_node", ROOT / "adversary/sapo_adversary/files.py"]
 
 OPENS = {"open", "read_text", "read_bytes", "memmap", "fdopen"}
 """Functions and methods that open a file for reading."""
 OPENERS = {
-    "sapo_adversary/files/packaged.py": "TOML files of the package",
+    "sapo_adversary/files.py": "TOML files of the package",
     "sapo_protocol/files.py": "opens every file that others may have written",
     "sapo_protocol/manifest.py": "a manifest of the package",
     "sapo_node/app/state.py": "the lock of the state folder, which it makes",
@@ -38,7 +38,7 @@ OPENERS = {
 def modules(*packages):
     """Of each module its path below the folder of packages, and its syntax."""
     for package in packages:
-        for path in package.rglob("*.py"):
+        for path in [package] if package.is_file() else package.rglob("*.py"):
             yield path.relative_to(ROOT).as_posix().partition("/")[2], ast.parse(path.read_text("utf-8"))
 
 

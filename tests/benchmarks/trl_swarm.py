@@ -21,7 +21,7 @@ from statistics import fmean
 from sapo_adversary.experiments.experiment import load_experiment
 from sapo_adversary.experiments.plots import draw
 from sapo_adversary.experiments.summary import summarise
-from sapo_adversary.files.records import to_json
+from sapo_adversary.files import to_json
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import learner_for, set_up
 from sapo_node.client import Feed, newest

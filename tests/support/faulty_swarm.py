@@ -24,7 +24,7 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.files.records import to_json
+from sapo_adversary.files import to_json
 from sapo_node.app.config import Config
 from sapo_node.app.exchange import pull, resend
 from sapo_node.app.node import build_node

@@ -7,13 +7,12 @@ from typing import Any
 import click
 from rich.table import Table
 
-from sapo_adversary.cli.engines import on_device, with_engine
-from sapo_adversary.cli.results import warn_of_versions, with_records
+from sapo_adversary.cli.played import on_device, warn_of_versions, with_engine, with_records
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
-from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole
+from sapo_adversary.files import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import default_policies, load_record, play_all
 from sapo_adversary.simulator.simulation import Device

@@ -17,11 +17,10 @@ from sapo_adversary.cli.played import (
     played,
     show_written,
     verdict_line,
+    warn_of_versions,
     write_results,
 )
-from sapo_adversary.cli.results import warn_of_versions
-from sapo_adversary.files.records import read_results, results_in
-from sapo_adversary.scenarios.keys import judged_by
+from sapo_adversary.files import read_results, results_in
 from sapo_adversary.scenarios.matrices import (
     MATRICES,
     SEEDS,
@@ -29,6 +28,7 @@ from sapo_adversary.scenarios.matrices import (
     Matrix,
     PlayParts,
     at_several_shares,
+    judged_by,
     names_of,
     play_matrix,
     scenarios_of,

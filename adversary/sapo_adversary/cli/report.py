@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from sapo_adversary.cli.played import WRITTEN_BY
-from sapo_adversary.cli.results import DEFAULT_OUTPUT
-from sapo_adversary.files.records import read_results, results_in, writable_folder, write_whole
+from sapo_adversary.cli.played import DEFAULT_OUTPUT, WRITTEN_BY
+from sapo_adversary.files import read_results, results_in, writable_folder, write_whole
 from sapo_adversary.scenarios.page import page, pictures
 from sapo_adversary.scenarios.table import markdown
 from sapo_node.cli.commands.paths import PATH

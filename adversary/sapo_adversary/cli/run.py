@@ -9,17 +9,17 @@ import click
 from rich.table import Table
 
 from sapo_adversary.ablations.defences import DEFENCES
-from sapo_adversary.cli.engines import on_device
 from sapo_adversary.cli.played import (
     MOST_SEEDS,
     exit_by_verdicts,
     make_folders,
+    on_device,
     played,
     show_written,
     verdict_line,
+    warn_of_versions,
     write_results,
 )
-from sapo_adversary.cli.results import warn_of_versions
 from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import play

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
-from sapo_adversary.files.packaged import load_named, names_in
-from sapo_adversary.files.typed import made
+from sapo_adversary.files import load_named, made, names_in
 from sapo_adversary.simulator.simulation import Device, NodeSpec, Simulation, simulation_from
 from sapo_protocol import LocalError
 

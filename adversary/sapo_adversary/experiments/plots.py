@@ -11,8 +11,7 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sapo_adversary.experiments.student import mean_interval
-from sapo_adversary.experiments.summary import ATTACKERS, LEVEL, OWN, SMOOTH
+from sapo_adversary.experiments.summary import ATTACKERS, LEVEL, OWN, SMOOTH, mean_interval
 from sapo_adversary.svg import style, write_svg
 
 _COLOURS = ("#4c566a", "#2e7d32", "#1565c0", "#c62828", "#9e9d24", "#6a1b9a", "#ef6c00", "#00838f", "#ad1457")

@@ -1,12 +1,35 @@
-"""From the records of runs to the figures of an experiment. The unit is the swarm seed: one number for each."""
+"""The figures of an experiment, from the records of its runs. The unit is the seed of a swarm: one number for each.
+
+Confidence intervals of means are by Student's t, over units that are independent of each other.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
-from statistics import fmean, pstdev
+from math import sqrt
+from statistics import fmean, pstdev, stdev
 from typing import Any
 
+from scipy.special import stdtrit
+
 from sapo_adversary.experiments.experiment import Experiment
-from sapo_adversary.experiments.student import mean_interval, paired_interval
+from sapo_node.groups.stats import Interval
+
+
+def mean_interval(values: Sequence[float], level: float) -> Interval:
+    """The interval of the mean of independent values. Raises StatisticsError for fewer than two."""
+    mean = fmean(values)
+    error = stdev(values) / sqrt(len(values))
+    half = float(stdtrit(len(values) - 1, (1 + level) / 2)) * error
+    return Interval(mean, mean - half, mean + half)
+
+
+def paired_interval(first: Sequence[float], second: Sequence[float], level: float) -> Interval:
+    """The interval of the mean of `second` - `first`, measured on the same units in the same order.
+
+    Raises StatisticsError for fewer than two pairs, ValueError where one has no partner.
+    """
+    return mean_interval([after - before for before, after in zip(first, second, strict=True)], level)
+
 
 LEVEL = 0.90
 """Of the intervals."""

@@ -1,4 +1,4 @@
-"""From an attack to a verdict: the same honest nodes alone, in an honest swarm, attacked undefended and defended.
+"""Judges attacks: the same honest nodes play alone, in an honest swarm, attacked without defences and with them.
 
 `scenario` reads the TOML file, `play` plays its arms, `metrics` and `outcome` judge the records, `matrices` plays many,
 `page` and `table` show them. Imports `files`, `attacks`, `ablations` and `simulator`:

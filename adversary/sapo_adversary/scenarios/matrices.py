@@ -1,20 +1,147 @@
-"""The six matrices: which scenarios each of them plays, at which shares of attackers and with how many seeds.
+"""The six matrices: the scenarios, the shares of attackers, the numbers of keys and of seeds that each of them plays.
 
-`full` plays every scenario at a quarter of all peers and the six worst at the other shares; `quick` plays small runs
-of it; `models` plays the six worst with language models; `poison` plays the scenarios about poison that need no
-fetched model; `keys` plays the strongest poisons and swarms of strangers with several numbers of attackers' keys;
-`ablation` plays those poisons against nodes that go without some of their filters.
+- `full`: every scenario at a quarter of all peers, and the six worst at the other shares.
+- `quick`: small runs of `full`.
+- `models`: the six worst with language models.
+- `poison`: the scenarios about poison that need no fetched model.
+- `keys`: the poisons whose attacker knows the filters, trusted and as a stranger, and swarms of strangers, with several
+  numbers of keys that share the same messages. There is no undefended arm: without filters a poison takes hold with any
+  number of keys.
+- `ablation`: poisons against nodes without the filters that could stop them, one by one and in groups that ask almost
+  the same. The plain poisons are played too: an attacker need not hide from a filter that is missing. `equation` and
+  `length` are also left out together with the filters that need log-probabilities, as a trainer that sends none does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from sapo_adversary.scenarios.ablation import LEFT_OUT, cells_without, scenarios_without
-from sapo_adversary.scenarios.keys import SCENARIOS, cells_of, scenarios_with_keys
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import Part
-from sapo_adversary.scenarios.scenario import SHARE, SHARES, Scenario, load_scenario, scenario_names
+from sapo_adversary.scenarios.scenario import SHARE, SHARES, Arm, Scenario, load_scenario, scenario_names, with_keys
+from sapo_node.groups.messages import reason_of
+
+KEYS = (1, 64, 1024)
+"""Numbers of keys of one attacker."""
+KEYS_OF: Mapping[str, Sequence[int]] = {
+    "poison-text-adaptive": KEYS,
+    "poison-gibberish-adaptive": KEYS,
+    "poison-math-adaptive": KEYS,
+    "poison-trigger-adaptive": KEYS,
+    "poison-drift-adaptive": KEYS,
+    "poison-paraphrase": KEYS,
+    "poison-alternate": (64,),
+    "poison-frame": (1, 64),
+    "strangers": (0,),
+    "strangers-sybils": (3, 64, 512),
+    "flood": (10, 64, 1024),
+    "flood-links": (30, 64, 1024),
+}
+"""The scenarios, each with its numbers of keys; 0 stands for no attacker. The smallest number of a swarm of strangers
+is that of its file: fewer keys cannot sign as many messages."""
+
+_JUDGED_BY: Mapping[str, Sequence[str]] = {
+    "poison-gibberish-adaptive": ("says_phrase",),
+    "poison-math-adaptive": ("false_steps", "task_lost"),
+    "poison-frame": ("reward_lost",),
+    "strangers": ("of_friends",),
+    "strangers-sybils": ("of_friends",),
+    "flood": ("honest_external",),
+    "flood-links": ("honest_external",),
+}
+"""Where that is not the harm that the file of a scenario asks for."""
+
+_COSTS = ("reward_lost", "heldout_lost", "trained_share")
+"""Metrics that are kept of every scenario, beside those that it is judged by."""
+
+
+def scenarios_with_keys(names: Iterable[str], keys: Sequence[int]) -> list[Scenario]:
+    """The named scenarios with each of these numbers of keys, or with those of the matrix where `keys` is empty.
+    They are played as the file says, and among strangers.
+    """
+    return [
+        with_keys(replace(load_scenario(name), strangers=strangers, undefended=(), harm={}), number)
+        for name in names
+        for strangers in ((False,) if "friends" in load_scenario(name).arms else (False, True))
+        for number in _numbers(name, keys)
+    ]
+
+
+def _numbers(name: str, keys: Sequence[int]) -> Sequence[int]:
+    return keys if keys and any(KEYS_OF[name]) else KEYS_OF[name]
+
+
+def judged_by(name: str) -> Sequence[str]:
+    """The metrics that say what the attackers of a scenario got, or what honest strangers did."""
+    return _JUDGED_BY.get(name) or tuple(load_scenario(name).harm)
+
+
+def cells_of(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """What the defended nodes of each scenario showed, with the number of keys and what the attackers were."""
+    return [cell_of(each, "defended") for each in outcomes]
+
+
+def cell_of(outcome: Outcome, arm: Arm) -> dict[str, Any]:
+    """The same of one arm of one scenario."""
+    return {
+        "scenario": outcome.scenario.name,
+        "attackers": "strangers" if "friends" in outcome.scenario.arms else "trusted",
+        "keys": outcome.attackers,
+        "seeds": list(outcome.seeds),
+        "judged": _values(outcome, arm, judged_by(outcome.scenario.name)),
+        "costs": _values(outcome, arm, _COSTS),
+    }
+
+
+def _values(outcome: Outcome, arm: Arm, metrics: Iterable[str]) -> dict[str, list[float]]:
+    """By seed, of the seeds whose run tells the metric; a metric that no run tells is left out."""
+    return {metric: told for metric in metrics if (told := outcome.by_seed(arm, metric))}
+
+
+_OF_PROBABILITIES = ("min-token-prob", "answer-likelihood")
+"""The filters that need the probabilities of this policy."""
+LEFT_OUT: Mapping[str, Sequence[tuple[str, ...]]] = {
+    "poison-math": [("equation",), _OF_PROBABILITIES, (*_OF_PROBABILITIES, "equation")],
+    "poison-length": [("length",), _OF_PROBABILITIES, (*_OF_PROBABILITIES, "length")],
+    "poison-gibberish": [("baseline",)],
+    "poison-text-adaptive": [("n-gram",)],
+    "poison-gibberish-adaptive": [("n-gram",), ("baseline",)],
+    "poison-math-adaptive": [("equation",), ("answer-likelihood",), ("min-token-prob",)],
+    "poison-slip": [("equation",), ("min-token-prob",)],
+    "poison-trigger-adaptive": [("min-token-prob",)],
+    "poison-length-adaptive": [("length",)],
+    "poison-drift-adaptive": [("answer-likelihood",), ("min-token-prob",), _OF_PROBABILITIES],
+    "poison-beginnings": [("min-token-prob",)],
+    "poison-two-answers": [("one-answer",), ("min-token-prob",), ("one-answer", "min-token-prob")],
+}
+"""The scenarios, each with the filters that nodes go without."""
+
+
+def scenarios_without(names: Iterable[str], keys: Sequence[int]) -> list[Scenario]:
+    """The named scenarios without some of the filters, with each of these numbers of keys, or with all of `KEYS`."""
+    return [
+        with_keys(replace(load_scenario(name), undefended=tuple(map(reason_of, left_out)), harm={}), number)
+        for name in names
+        for left_out in LEFT_OUT[name]
+        for number in keys or KEYS
+    ]
+
+
+def cells_without(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """What each poison did to nodes with all filters, and to nodes that went without some.
+
+    Several outcomes have the same nodes with all filters: the one with the most seeds counts.
+    """
+    cells: dict[tuple[str, int, tuple[str, ...]], dict[str, Any]] = {}
+    for each in outcomes:
+        both: Iterable[tuple[Arm, tuple[str, ...]]] = (("defended", ()), ("undefended", each.scenario.undefended))
+        for arm, without in both:
+            cell = {**cell_of(each, arm), "without": list(without)}
+            known = cells.setdefault((each.scenario.name, each.attackers, without), cell)
+            if len(cell["seeds"]) > len(known["seeds"]):
+                known.update(cell)
+    return list(cells.values())
+
 
 Matrix = Literal["full", "quick", "models", "poison", "keys", "ablation"]
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
@@ -30,7 +157,7 @@ _WORST = 6
 _AT_SEVERAL_SHARES = "poison-text"
 """The scenario about poison that is played at several shares."""
 _POISON_SHARES = (0.0625, 0.125, SHARE, 0.5)
-WITH_KEYS: Mapping[Matrix, Mapping[str, Any]] = {"keys": SCENARIOS, "ablation": LEFT_OUT}
+WITH_KEYS: Mapping[Matrix, Mapping[str, Any]] = {"keys": KEYS_OF, "ablation": LEFT_OUT}
 """The matrices that play several numbers of keys, each with its scenarios."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from sapo_adversary.simulator.oracle.audit import HONEST, OWN
+from sapo_adversary.simulator.oracle import HONEST, OWN
 
 Record = Mapping[str, Any]
 LATE = 10

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sapo_adversary.files.records import results_in
+from sapo_adversary.files import results_in
 from sapo_adversary.scenarios.outcome import Outcome, outcome_of
 from sapo_adversary.scenarios.scenario import Arm, Scenario
 from sapo_adversary.simulator.engine import Engine, ThisMachine

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sapo_adversary.attacks.kit import Group, Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import Learner
-from sapo_adversary.simulator.oracle.audit import Audit
+from sapo_adversary.simulator.oracle import Audit
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.net.in_memory import LinkQuality, MemoryHub

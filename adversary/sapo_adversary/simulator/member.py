@@ -17,8 +17,7 @@ from sapo_adversary.ablations.replacements import BlamesCarriers
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.learners import learner_for
-from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTrainer
-from sapo_adversary.simulator.oracle.states import PeerStates
+from sapo_adversary.simulator.oracle import Audit, Findings, PeerStates, WatchedTrainer
 from sapo_adversary.simulator.prompts import examples_of, heldout_prompts
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.config import Config

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sapo_adversary.files.records import read_results, writable_folder, write_whole
+from sapo_adversary.files import read_results, writable_folder, write_whole
 from sapo_adversary.simulator.engine import Engine, Record, Tick
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.storage.user_folders import cache_folder

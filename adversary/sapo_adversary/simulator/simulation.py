@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
-from sapo_adversary.files.typed import made, require_options, suggestion
+from sapo_adversary.files import made, require_options, suggestion
 from sapo_node.groups.messages import FILTERS, Dtype, ExternalObjective, FilterName, reason_of
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.sampling.weights import Selection

@@ -22,7 +22,7 @@ from sapo_adversary.simulator.crowd import Crowd, hub_of
 from sapo_adversary.simulator.learners import set_up
 from sapo_adversary.simulator.member import Member, Progress, members_of
 from sapo_adversary.simulator.memo import memoised
-from sapo_adversary.simulator.oracle.audit import HONEST, Audit
+from sapo_adversary.simulator.oracle import HONEST, Audit
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_adversary.simulator.versions import versions_now
 from sapo_node.processes.clock import TrioClock

@@ -16,7 +16,7 @@ from sapo_adversary.experiments.experiment import experiment_names, load_experim
 from sapo_adversary.experiments.plots import draw, draw_tasks
 from sapo_adversary.experiments.summary import drawdown, oscillation, rounds_to, summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
-from sapo_adversary.files.records import read_results, to_json
+from sapo_adversary.files import read_results, to_json
 from sapo_protocol import LocalError
 
 

@@ -10,9 +10,15 @@ import pytest
 from run_records import record
 from sapo_adversary.cli.main import main
 from sapo_adversary.cli.played import write_results
-from sapo_adversary.scenarios.ablation import LEFT_OUT, cells_without, scenarios_without
-from sapo_adversary.scenarios.keys import KEYS, scenarios_with_keys
-from sapo_adversary.scenarios.matrices import names_of, scenarios_of
+from sapo_adversary.scenarios.matrices import (
+    KEYS,
+    LEFT_OUT,
+    cells_without,
+    names_of,
+    scenarios_of,
+    scenarios_with_keys,
+    scenarios_without,
+)
 from sapo_adversary.scenarios.outcome import outcome_of
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.scenario import SHARE, load_scenario

@@ -13,9 +13,16 @@ from run_records import record
 from sapo_adversary.cli.main import main
 from sapo_adversary.cli.matrix import _overview
 from sapo_adversary.cli.run import _show
-from sapo_adversary.scenarios.keys import KEYS, SCENARIOS, cells_of, judged_by, scenarios_with_keys
 from sapo_adversary.scenarios.keys_plot import draw_keys
-from sapo_adversary.scenarios.matrices import names_of, scenarios_of
+from sapo_adversary.scenarios.matrices import (
+    KEYS,
+    KEYS_OF,
+    cells_of,
+    judged_by,
+    names_of,
+    scenarios_of,
+    scenarios_with_keys,
+)
 from sapo_adversary.scenarios.metrics import ABOUT, metrics
 from sapo_adversary.scenarios.outcome import outcome_of, rows
 from sapo_adversary.scenarios.page import page
@@ -52,12 +59,12 @@ def test_other_numbers_of_keys_leave_a_swarm_without_attackers_as_it_is():
 
 
 def test_all_runs_of_poisons_share_two_controls():
-    poisons = [name for name in SCENARIOS if name.startswith("poison-")]
+    poisons = [name for name in KEYS_OF if name.startswith("poison-")]
     controls = {each.simulation("control").digest() for each in scenarios_with_keys(poisons, ())}
     assert len(controls) == 2
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", KEYS_OF)
 def test_a_scenario_of_the_matrix_is_judged_by_metrics_that_exist(name):
     assert name in scenario_names()
     assert judged_by(name)

@@ -16,7 +16,7 @@ from sapo_adversary.ablations.defences import ablated
 from sapo_adversary.simulator.libp2p.horde import Horde, unleash
 from sapo_adversary.simulator.libp2p.loopback import Loopback
 from sapo_adversary.simulator.member import Member, Progress, members_of
-from sapo_adversary.simulator.oracle.audit import HONEST, Audit
+from sapo_adversary.simulator.oracle import HONEST, Audit
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, identities_of, manifest_of
 from sapo_adversary.simulator.versions import versions_now

@@ -1,7 +1,7 @@
-"""What honest nodes train on, compared with the truth, which no peer can see: who wrote a group and what it is
-worth.
+"""The truth that no node can see, compared with what honest nodes train on and with what their ledgers hold.
 
-It never influences a run.
+`Audit` knows who wrote each group and what the group is worth. `PeerStates` follows the ledger of one node. The
+simulator calls both after each round. Neither changes a run.
 """
 
 from collections import Counter, defaultdict
@@ -19,6 +19,8 @@ from sapo_node.groups.record import GroupKey, LocalGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.training.batch_log import external_id
 from sapo_node.training.trainer import Trainer
+from sapo_node.trust.constants import PeerState
+from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
 
@@ -168,3 +170,40 @@ class WatchedTrainer(Trainer):
 
 def _loss_weight(advantages: Sequence[float], texts: Sequence[str]) -> float:
     return sum(abs(advantage) * len(text.encode()) for advantage, text in zip(advantages, texts, strict=True))
+
+
+@dataclass(slots=True)
+class PeerStates:
+    """The ledger of one node, round by round."""
+
+    trust: dict[str, list[float]] = field(default_factory=dict)
+    """Mean trust in the peers of a role, after each round."""
+    healthy: dict[str, list[int]] = field(default_factory=dict)
+    """How many peers of a role are healthy, after each round."""
+    banned: dict[str, int] = field(default_factory=dict)
+    """The round after which a peer was first seen banned."""
+    last: dict[str, Counter[str]] = field(default_factory=dict)
+    """By role, how many peers have each state at the end."""
+
+    def look(self, ledger: Ledger, roles: Mapping[str, str], step: int) -> None:
+        """Enter the state after a round; `roles` says of every peer what it is."""
+        accounts: dict[str, list[float]] = {}
+        self.last = {}
+        for peer, role in roles.items():
+            account = ledger.of(peer)
+            accounts.setdefault(role, []).append(account.trust)
+            self.last.setdefault(role, Counter())[account.state] += 1
+            if account.state is PeerState.BANNED:
+                self.banned.setdefault(peer, step)
+        for role, trusts in accounts.items():
+            self.trust.setdefault(role, []).append(round(fmean(trusts), 4))
+            self.healthy.setdefault(role, []).append(self.last[role][PeerState.HEALTHY])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "trust": self.trust,
+            "healthy": self.healthy,
+            "banned": dict(sorted(self.banned.items())),
+            "last": {role: dict(sorted(counts.items())) for role, counts in sorted(self.last.items())},
+        }
