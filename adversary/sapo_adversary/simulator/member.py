@@ -20,6 +20,7 @@ from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.oracle import Audit, Findings, PeerStates, WatchedTrainer
 from sapo_adversary.simulator.prompts import examples_of, heldout_prompts
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
+from sapo_adversary.simulator.versions import versions_now
 from sapo_node.app.config import Config
 from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull
 from sapo_node.app.node import build_node
@@ -75,47 +76,50 @@ class _Log:
             self.columns.setdefault(name, []).append(value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The parts that all nodes of one simulation share."""
+
+    simulation: Simulation
+    manifest: Manifest
+    clock: TrioClock
+    scorer: SharedScorer
+    hub: "MemoryHub | Loopback"
+    identities: Sequence[Identity]
+    undefended: Undefended
+    audit: Audit | None
+    policies: Path = Path()
+
+
 class Member:
     """One simulated node with its log."""
 
-    def __init__(
-        self,
-        simulation: Simulation,
-        manifest: Manifest,
-        number: int,
-        spec: NodeSpec,
-        *,
-        identities: Sequence[Identity],
-        clock: TrioClock,
-        policies: Path,
-        scorer: SharedScorer,
-        hub: "MemoryHub | Loopback",
-        audit: Audit | None,
-        undefended: Undefended,
-    ) -> None:
+    def __init__(self, shared: Shared, number: int, spec: NodeSpec) -> None:
+        simulation, manifest, scorer = shared.simulation, shared.manifest, shared.scorer
+        identity = shared.identities[number]
         self.spec = spec
         self.log = _Log()
         self._simulation = simulation
         self._scorer = scorer
         self._fatal: LocalError | None = None
         self._database = Database(None, SCHEMA)
-        self._audit = audit
+        self._audit = audit = shared.audit
         rng = random.Random(f"node/{simulation.seed}/{number}")  # noqa: S311 - simulation
-        self.learner = learner_for(simulation, manifest, number, policies, scorer)
+        self.learner = learner_for(simulation, manifest, number, shared.policies, scorer)
         self._offset = _STAGGER * number
         if simulation.trusted:
-            _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(simulation)))
+            _acquaint(self._database, (*(each.peer_id for each in shared.identities), *insiders(simulation)))
         examples = examples_of(spec, manifest, scorer)
         self.node = build_node(
             _config_of(simulation, spec),
-            SwarmContext(manifest, clock, identities[number], rng),
+            SwarmContext(manifest, shared.clock, identity, rng),
             database=self._database,
-            counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
+            counters=Counters(self._database, manifest, now=shared.clock.now(), key_is_new=True, rng=rng),
             scorer=scorer,
             policy=self.learner,
             examples=examples,
             on_fatal=self._stop,
-            parts=undefended.parts,
+            parts=shared.undefended.parts,
         )
         self.node.verifier.held_out.update(heldout_prompts(simulation, manifest, scorer))
         if audit:
@@ -132,7 +136,7 @@ class Member:
         channels = self.node.channels
         if isinstance(self.node.verifier, BlamesCarriers):
             channels = self.node.verifier.noting(channels)
-        self._network: MemoryNetwork | HonestNetwork = hub.join(
+        self._network: MemoryNetwork | HonestNetwork = shared.hub.join(
             self.peer,
             channels,
             requests=self.node.requests(self._peers) if simulation.pulls else None,
@@ -256,32 +260,17 @@ def _config_of(simulation: Simulation, spec: NodeSpec) -> Config:
     )
 
 
-def members_of(
-    simulation: Simulation,
-    manifest: Manifest,
-    identities: Sequence[Identity],
-    *,
-    clock: TrioClock,
-    scorer: SharedScorer,
-    hub: "MemoryHub | Loopback",
-    audit: Audit | None,
-    undefended: Undefended,
-    policies: Path = Path(),
-) -> list[Member]:
+def members_of(shared: Shared) -> list[Member]:
     """All nodes of a simulation, by number."""
-    return [
-        Member(
-            simulation,
-            manifest,
-            number,
-            spec,
-            identities=identities,
-            clock=clock,
-            policies=policies,
-            scorer=scorer,
-            hub=hub,
-            audit=audit,
-            undefended=undefended,
-        )
-        for number, spec in enumerate(simulation.members)
-    ]
+    return [Member(shared, number, spec) for number, spec in enumerate(shared.simulation.members)]
+
+
+def record_of(simulation: Simulation, members: Sequence[Member]) -> dict[str, Any]:
+    """The record of a run: the same for the same simulation in memory, except under `timing`."""
+    return {
+        "scenario": simulation.as_dict(),
+        "digest": simulation.digest(),
+        "versions": versions_now(),
+        "nodes": [member.record() for member in members],
+        "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
+    }

@@ -20,11 +20,10 @@ from sapo_adversary.attacks.poison.habits import habits_sought
 from sapo_adversary.simulator.attackers import Band
 from sapo_adversary.simulator.crowd import Crowd, hub_of
 from sapo_adversary.simulator.learners import set_up
-from sapo_adversary.simulator.member import Member, Progress, members_of
+from sapo_adversary.simulator.member import Member, Progress, Shared, members_of, record_of
 from sapo_adversary.simulator.memo import memoised
 from sapo_adversary.simulator.oracle import HONEST, Audit
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_adversary.simulator.versions import versions_now
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
 from sapo_protocol import Manifest, load_manifest
@@ -42,13 +41,7 @@ def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progr
         undefended = replace(undefended, parts=replace(undefended.parts, wire=wire))
         play = partial(_play_all, simulation, manifest, undefended)
         members = trio.run(partial(play, policies=policies, progress=progress), clock=clock)
-    return {
-        "scenario": simulation.as_dict(),
-        "digest": simulation.digest(),
-        "versions": versions_now(),
-        "nodes": [member.record() for member in members],
-        "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
-    }
+    return record_of(simulation, members)
 
 
 async def _play_all(
@@ -74,15 +67,17 @@ async def _play_all(
         else None
     )
     members = members_of(
-        simulation,
-        manifest,
-        identities,
-        clock=clock,
-        policies=policies,
-        scorer=scorer,
-        hub=hub,
-        audit=audit,
-        undefended=undefended,
+        Shared(
+            simulation=simulation,
+            manifest=manifest,
+            clock=clock,
+            scorer=scorer,
+            hub=hub,
+            identities=identities,
+            undefended=undefended,
+            audit=audit,
+            policies=policies,
+        )
     )
     bands = [
         Band(simulation, number, manifest, scorer=scorer, hub=hub, clock=clock, crowd=crowd)

@@ -1,12 +1,12 @@
-"""Which shards of a swarm a node follows: all of them, until they bring more than it is willing to hear.
+"""Chooses the shards that a node subscribes to: all of them, up to MESSAGES_PER_SECOND accepted messages.
 
-Peer states are first-hand, and issuers change shards with every epoch. So a node that follows only some shards follows
-those on which most of its healthy peers publish. It meets these peers again, and all others that publish there.
+Peer states are first-hand, and issuers change shards with every epoch. So a node that cannot follow all shards follows
+those on which most of its healthy peers publish.
 
-Keys cost nothing, so an attacker can have thousands publish on one shard. Therefore the node measures each shard apart.
-Within an epoch it drops the shards with the fewest healthy peers for the messages that they bring. In the next epoch
-the same keys publish on other shards: for it the node expects of each shard the mean of what those followed bring, in
-which no shard counts for more than twice the median.
+An attacker may have thousands of keys publish on one shard: keys are free. So the node measures each shard apart, and
+within an epoch it drops the shards with the fewest healthy peers for their messages. In the next epoch the same keys
+publish on other shards. For a new epoch the node expects the mean rate of the followed shards on each shard. A
+shard counts for at most twice the median in that mean.
 """
 
 import random
@@ -18,19 +18,19 @@ from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Manifest, public_key_of, shard_of
 
 MESSAGES_PER_SECOND = 16.0
-"""Accepted ones that a node is willing to hear, on average: with all their copies they cost an eighth of a core, and
-five hundred peers send them that play a round every half a minute. It learns from a few groups of them."""
+"""Accepted messages of all followed shards, on average, at most. With their copies they cost an eighth of a core. 500
+peers with a round every 30 s send as many."""
 MEASURED_SECONDS = 30.0
-"""What is heard in less time than this says nothing."""
+"""A shorter time gives no rate."""
 
 
 def affordable_shards(each: float, most: int) -> int:
-    """How many shards a node follows that bring `each` messages a second, of `most`."""
+    """The number of shards, of `most`, that a node follows if each brings `each` messages a second."""
     return most if each * most <= MESSAGES_PER_SECOND else max(1, int(MESSAGES_PER_SECOND / each))
 
 
 class ShardSubscriptions:
-    """The shards that are followed, epoch by epoch."""
+    """The subscribed shards."""
 
     def __init__(self, manifest: Manifest, ledger: Ledger, rng: random.Random) -> None:
         self._manifest = manifest
@@ -42,10 +42,9 @@ class ShardSubscriptions:
         self.shards = frozenset(range(manifest.shards))
 
     def at(self, now: float, epoch: int, accepted: Mapping[int, int]) -> frozenset[int]:
-        """The shards to follow now: more of them with a new epoch only, fewer at any time.
+        """The shards to follow at `now` (seconds) in the current `epoch`. Their number rises only with a new epoch.
 
-        `now` in seconds, `epoch` the one that runs, `accepted` how many messages of each shard this node accepted from
-        gossip since it started.
+        `accepted` counts the gossiped messages that this node accepted since it started, by shard.
         """
         measured = now - self._since >= MEASURED_SECONDS
         rates = self._rates(now, accepted) if measured else {}
@@ -66,7 +65,7 @@ class ShardSubscriptions:
         return {shard: (accepted.get(shard, 0) - self._before.get(shard, 0)) / seconds for shard in self.shards}
 
     def _expected(self, rates: Mapping[int, float]) -> frozenset[int]:
-        """For a new epoch: as many shards as are bearable, of which most healthy peers publish on them."""
+        """For a new epoch: as many shards as the expected rate allows, those with most healthy peers first."""
         every, count = self._manifest.shards, len(self.shards)
         if rates:
             most = 2 * median(rates.values())
@@ -75,7 +74,7 @@ class ShardSubscriptions:
         return frozenset(sorted(self._drawn(range(every)), key=lambda shard: -known[shard])[:count])
 
     def _bearable(self, rates: Mapping[int, float]) -> frozenset[int]:
-        """Those of the followed shards that are bearable together, with most healthy peers for what they bring."""
+        """The followed shards within MESSAGES_PER_SECOND, those with most healthy peers for their rate first."""
         known = self._known()
         order = sorted(self._drawn(rates), key=lambda shard: rates[shard] / (known[shard] + 1))
         while len(order) > 1 and sum(rates[shard] for shard in order) > MESSAGES_PER_SECOND:
@@ -83,10 +82,10 @@ class ShardSubscriptions:
         return frozenset(order)
 
     def _known(self) -> Counter[int]:
-        """How many healthy peers publish on each shard in this epoch."""
+        """The number of healthy peers that publish on each shard in this epoch."""
         epoch = self._epoch or 0
         return Counter(shard_of(self._manifest, public_key_of(peer), epoch) for peer in self._ledger.healthy())
 
     def _drawn(self, shards: Mapping[int, float] | range) -> list[int]:
-        """Shards in a random order, which decides among equals."""
+        """The shards in random order: it decides between equal ones."""
         return self._rng.sample(sorted(shards), len(shards))

@@ -1,6 +1,6 @@
-"""What this node can give to peers that ask: the envelopes that it accepted or made in the open epochs, with bodies.
+"""The messages that this node can deliver to peers: envelopes of the open epochs with their bodies.
 
-In memory and bounded in bytes: after a restart, or when there is too much, a peer asks somebody else.
+The store is in memory and bounded in bytes. A peer asks another node for what is not here.
 """
 
 from bisect import bisect_right, insort
@@ -42,7 +42,7 @@ class MessageStore:
         self._ids: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
 
     def put(self, rollout: Rollout) -> None:
-        """Keep an envelope, or add bodies to one; the longest kept give way."""
+        """Keep an envelope, or add bodies to a kept one. Drops the oldest beyond MAX_BYTES."""
         envelope_id = rollout.opened.envelope_id
         envelope, bodies = rollout.opened.envelope, rollout.bodies
         if earlier := self._kept.get(envelope_id):
@@ -58,17 +58,17 @@ class MessageStore:
             self._drop(next(iter(self._kept)))
 
     def bodies(self, envelope_id: bytes) -> int | None:
-        """The bodies that are here of an envelope, as bits by k; None where it is not."""
+        """The bodies of an envelope that are here, as bits by k; None if the envelope is not here."""
         kept = self._kept.get(envelope_id)
         return kept.held() if kept else None
 
     def is_signed_by(self, issuer: bytes, envelope_id: bytes) -> bool:
-        """Whether an envelope is here, and of this issuer."""
+        """Whether an envelope is here and this issuer signed it."""
         kept = self._kept.get(envelope_id)
         return kept is not None and kept.issuer == issuer
 
     def listing(self, epoch: int, shards: int, after: bytes, most: int) -> list[InventoryItem]:
-        """The first envelopes of an epoch, and of shards (bit s for shard s), behind an id, which need not be there."""
+        """The first `most` envelopes of an epoch and of shards (bit s for shard s) with ids above `after`."""
         asked = (self._behind(epoch, shard, after) for shard in range(self._manifest.shards) if shards >> shard & 1)
         return [InventoryItem(each, self._kept[each].held()) for each in islice(merge(*asked), most)]
 
@@ -77,7 +77,7 @@ class MessageStore:
         return map(ids.__getitem__, range(bisect_right(ids, after), len(ids)))
 
     def message(self, wanted: InventoryItem) -> bytes | None:
-        """A message with those of the wanted bodies that are there; None where the envelope is not."""
+        """A message with the wanted bodies that are here; None if the envelope is not here."""
         kept = self._kept.get(wanted.envelope_id)
         if kept is None:
             return None
@@ -85,7 +85,7 @@ class MessageStore:
         return encode_message(kept.envelope, tuple(bodies))
 
     def forget_before(self, epoch: int) -> None:
-        """Drop what nobody may ask for any more."""
+        """Drop the epochs before this one: nobody may ask for them."""
         for old in [each for each in self._ids if each[0] < epoch]:
             for envelope_id in list(self._ids[old]):
                 self._drop(envelope_id)

@@ -1,7 +1,7 @@
-"""Asking peers for what gossip did not bring and for other peers, and giving them what they ask for (spec: pull).
+"""Requests for missing messages and for peers (spec/pull.md): `Synchroniser` sends them, `Responder` answers them.
 
-Delivered messages pass the same validator as gossiped ones. The peer that asks is charged for the bytes. A peer that
-sends messages nobody asked for is charged for them.
+The validator judges delivered messages as it judges gossiped ones. The responder charges the bytes of an answer to the
+peer that asked. The ledger charges a peer for messages that nobody requested.
 """
 
 import logging
@@ -49,28 +49,28 @@ Peers = Callable[[], Sequence[PeerInfo]]
 """The connected peers of the swarm."""
 
 INTERVAL, HURRIED_INTERVAL = 15.0, 3.0
-"""Seconds between peers that are asked, on average; the shorter ones while a node lacks company."""
+"""Mean seconds between two pulls. The shorter ones hold while a followed shard has fewer than TARGET_PEERS peers."""
 REQUESTS = 4
-"""Requests for messages to one peer, before the next is asked."""
+"""Requests for messages in one pull, at most."""
 PEER_SECONDS = 30.0
-"""For all requests of one pull, or of one meeting. Messages that came before stay."""
+"""Seconds for all requests of one pull, or of one request for peers. Messages that came in time stay."""
 PAUSE = 20.0
-"""A peer that took t seconds is asked again after PAUSE * t, if there are others: it gets a 20th of the time."""
+"""A peer that took t seconds rests for PAUSE * t seconds while there are others: it gets a 20th of the time."""
 IN_VAIN_SECONDS = 600.0
-"""For so long a peer is not asked again for what it sent and was not taken."""
+"""Seconds for which a node does not ask a peer again for an envelope that the validator did not accept from it."""
 
 BYTES_PER_SECOND, BURST_BYTES = 65_536.0, 2.0 * MAX_DELIVERY_BYTES
-"""Given to one peer."""
+"""Bytes for one peer."""
 ALL_BYTES_PER_SECOND, ALL_BURST_BYTES = 524_288.0, 8.0 * MAX_DELIVERY_BYTES
-"""Given to all peers together."""
+"""Bytes for all peers together."""
 LEAST_BYTES = 512
-"""What any answer costs: asking is not free because little comes of it."""
+"""Bytes that an answer costs at least: a request for nothing is not free."""
 _FRAME_BYTES = 5
-"""What a message costs in a delivery beyond its own bytes, at most."""
+"""Bytes of a message in a delivery beyond its own, at most."""
 
 
 class Responder:
-    """Answers what peers ask, as far as they have not used up their bytes."""
+    """Answers the requests of peers that have bytes left."""
 
     def __init__(
         self,
@@ -81,9 +81,7 @@ class Responder:
         peers: Peers,
         on_fetched: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
-        """`peers` are those that are connected now. `on_fetched` is called with a peer and the number of rollouts of
-        this node that the peer was given.
-        """
+        """`peers` gives the connected peers. `on_fetched(peer, count)` gets the own rollouts of an answer."""
         self._issuer = swarm.identity.public_key
         self._on_fetched = on_fetched
         self._topics = rollouts_topics(swarm.manifest)
@@ -96,7 +94,7 @@ class Responder:
         self._bytes = LinkBudget(rate=BYTES_PER_SECOND, burst=BURST_BYTES, for_all=for_all)
 
     def answer(self, peer: str, data: bytes) -> bytes | None:
-        """The answer to a peer's request; None for one that is to be hung up on. Never raises and never waits."""
+        """The answer to a peer's request; None closes the stream without one. Never raises and never waits."""
         if not self._ledger.admits(peer):
             return None
         try:
@@ -141,9 +139,7 @@ class Responder:
         return encode_delivery(messages)
 
     def _introductions(self, request: PeersRequest, asker: str) -> bytes:
-        """Of the connected peers that follow what is asked about and whose place is known, healthy ones
-        first, and others each time.
-        """
+        """Connected peers with an address that follow a requested shard: healthy ones first, then at random."""
         topics = {topic for shard, topic in enumerate(self._topics) if request.shards >> shard & 1}
         met = (each for each in self._peers() if each.addresses and each.peer_id != asker)
         known = [each for each in met if not topics.isdisjoint(each.follows)]
@@ -154,7 +150,7 @@ class Responder:
 
 
 class Synchroniser:
-    """Asks one connected peer after another what it holds, and for what is missing here."""
+    """Asks one connected peer after another for its listing, and for the messages that this node lacks."""
 
     def __init__(
         self,
@@ -176,16 +172,16 @@ class Synchroniser:
         self._subscriptions = subscriptions
         self._in_vain = RecentIds()
         self._paused: dict[str, float] = {}
-        """By peer: until when other peers are asked instead."""
+        """The time until which a peer rests, by peer."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Ask peers until cancelled."""
         while True:
             interval = INTERVAL if self._sought() == ALL_SHARDS else HURRIED_INTERVAL
             await trio.sleep(self._rng.uniform(0.5, 1.5) * interval)
             if peers := self._network.peers():
                 await self.pull(self._one_of(peers))
-            # Only those that this node chose to dial are asked whom they know: a crowd of strangers has no say in it.
+            # Only peers that this node dialled: else strangers that dial in would decide which peers it meets.
             if chosen := [each for each in peers if each.outbound]:
                 await self.meet(self._one_of(chosen))
 
@@ -196,7 +192,7 @@ class Synchroniser:
         return self._rng.choice(rested or peers).peer_id
 
     async def pull(self, peer: str) -> None:
-        """Ask one peer for what is missing of the open epochs, the newest first. Bad answers are charged to it."""
+        """Ask one peer for missing messages of the open epochs, newest first. Bad answers are charged to it."""
         now = self._counters.epoch(self._clock.now())
         with self._asking(peer):
             for epoch in (now, now - 1):
@@ -204,24 +200,24 @@ class Synchroniser:
                     await self._pull_epoch(peer, epoch)
 
     async def meet(self, peer: str) -> None:
-        """Ask one peer whom else it knows: first of all those who follow what this node lacks company for."""
+        """Ask one peer for the addresses of others, first for those that follow the shards with too few peers."""
         known = {each.peer_id for each in self._network.peers()}
         sought = self._sought()
         with self._asking(peer):
             named = await self._meet_through(peer, PeersRequest(MAX_PX_PEERS, sought))
             if sought != ALL_SHARDS and named <= known:
-                # Somebody else then, who may know some: what one's acquaintances know comes to an end.
+                # Nothing new: ask for a random peer, to leave this neighbourhood.
                 await self._meet_through(peer, PeersRequest(1))
 
     async def _meet_through(self, peer: str, request: PeersRequest) -> set[str]:
-        """Seek whom a peer names."""
+        """Hand the addresses that a peer names to the network. Returns their peer ids."""
         introduced = decode_peers(await self._network.ask(peer, encode_request(request)), request)
         for each in introduced:
             self._network.introduce(peer, peer_id(each.key), each.address)
         return {peer_id(each.key) for each in introduced}
 
     def _sought(self) -> int:
-        """The shards for which a node that follows a part of them lacks company; all of them where it lacks none."""
+        """The followed shards with fewer than TARGET_PEERS peers, as bits; all shards if there are none."""
         if len(self._subscriptions.shards) == self._manifest.shards:
             return ALL_SHARDS
         topics = rollouts_topics(self._manifest)
@@ -230,7 +226,7 @@ class Synchroniser:
 
     @contextmanager
     def _asking(self, peer: str) -> Iterator[None]:
-        """Requests to a peer, within PEER_SECONDS. A bad answer is charged to the peer, no or a slow one is not."""
+        """Requests to a peer, within PEER_SECONDS. A bad answer is charged to it; a late or missing one is not."""
         begun = trio.current_time()
         try:
             with trio.move_on_after(PEER_SECONDS):
@@ -250,7 +246,7 @@ class Synchroniser:
         request = ListRequest(epoch, shards=shards)
         held = decode_listing(await self._network.ask(peer, encode_request(request)), request)
         if len(held) == MAX_LISTED:
-            # There may be more: another part of them every time, since nobody can tell which ones are missing.
+            # There may be more: start at a random id, so that repeated pulls reach all of them.
             request = ListRequest(epoch, self._rng.randbytes(32), shards)
             held += decode_listing(await self._network.ask(peer, encode_request(request)), request)
         missing = self._missing(peer, held)
@@ -261,7 +257,7 @@ class Synchroniser:
             missing = missing[settled:]
 
     def _missing(self, peer: str, held: Sequence[InventoryItem]) -> list[InventoryItem]:
-        """What of it this node has not, by id, without what this peer was asked for in vain."""
+        """The missing envelopes, minus those that this peer failed to deliver; sorted by id."""
         wanted = {each.envelope_id: self._ingest.wants(each) for each in held}
         return [
             InventoryItem(envelope_id, bodies)
@@ -270,8 +266,9 @@ class Synchroniser:
         ]
 
     async def _get(self, peer: str, wanted: Sequence[InventoryItem]) -> int:
-        """Ask for messages. Returns how many of `wanted` are settled: the others may have found no room in the answer.
-        None is where nothing came that could be taken.
+        """Ask for messages. Returns how many of `wanted` are settled: the answer may have no room for the rest.
+
+        0 if the validator accepted none.
         """
         if not wanted:
             return 0
@@ -289,10 +286,10 @@ class Synchroniser:
 
 
 def bits(shards: Iterable[int]) -> int:
-    """Shards as a request names them: bit s for shard s."""
+    """Shards as bits: bit s for shard s."""
     return sum(1 << shard for shard in shards)
 
 
 def _asked(peer: str, envelope_id: bytes) -> bytes:
-    """What is remembered of asking in vain: by peer, or one that sends envelopes without bodies kept others away."""
+    """The key of a failed request. It names the peer: a peer that sends bare envelopes must not block the others."""
     return peer.encode() + envelope_id

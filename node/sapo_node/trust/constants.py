@@ -1,5 +1,4 @@
-"""The only place with numbers about trust. Callers report facts; this module decides what a fact weighs. `limits` hands
-them to the parts.
+"""The only place with numbers about trust: the weight of each fact, and the limits that `limits` hands to the parts.
 
 Beta-style evidence with forgetting (Josang and Ismail 2002): trust = (good + 1) / (good + LIE_FACTOR * bad + 2),
 where every fact first fades what was known before. So the credit of a peer is bounded: after any number of good
@@ -12,19 +11,19 @@ from enum import StrEnum
 
 
 class Fact(StrEnum):
-    """What this node saw a peer do, first-hand. An incorrect completion, honestly claimed, is no fact."""
+    """An act of a peer that this node saw. An incorrect completion that is claimed incorrect is no fact."""
 
     VERIFIED_GROUP = "verified group"
-    """A group with correct and incorrect completions whose task and claims this node found to be true. A group without
-    advantage is no evidence: empty completions, honestly claimed incorrect, cost nothing."""
+    """A group with correct and incorrect completions, a verified task and true claims. A group without advantage is no
+    fact: empty completions that are claimed incorrect cost the issuer nothing."""
     FALSE_CLAIM = "false claim"
     """A signed claim that differs from the reward computed here for the same task and text."""
     MALFORMED_BODY = "malformed body"
-    """A signed hash of bytes that are no body."""
+    """The issuer signed the hash of bytes that are no body."""
     FORGED_SIGNATURE = "forged signature"
-    """A message, sent by this peer, whose signature does not hold. The peer need not be the author that it names."""
+    """This peer sent a message with an invalid signature. The message may name another issuer."""
     INVALID_MESSAGE = "invalid message"
-    """A message, sent by this peer, that its bytes alone prove wrong in another way."""
+    """This peer sent a message that its bytes alone prove wrong in another way."""
 
     @property
     def plural(self) -> str:
@@ -33,7 +32,7 @@ class Fact(StrEnum):
 
 
 class PeerState(StrEnum):
-    """What a peer has earned. It outlives connections and restarts."""
+    """The state that a peer has earned. It outlives connections and restarts."""
 
     UNTRUSTED = "untrusted"
     HEALTHY = "healthy"
@@ -42,20 +41,18 @@ class PeerState(StrEnum):
 
 
 class Tier(StrEnum):
-    """How a node came to know a peer. Queues, verification and filters treat the peers of one tier alike, however many
-    keys they are.
-    """
+    """The group of peers that queues, verification and filters treat alike, whatever the number of keys in it."""
 
     FRIEND = "friend"
     """Trusted by the operator."""
     PROVEN = "proven"
-    """Healthy by what this node verified of it."""
+    """Healthy: this node verified enough of its groups."""
     STRANGER = "stranger"
-    """Everybody else."""
+    """All other peers."""
 
     @classmethod
     def of(cls, state: PeerState, *, named: bool) -> "Tier":
-        """The tier of a peer in a state; `named` says whether the state is the operator's word."""
+        """The tier of a peer in a state. `named`: whether the operator decided the state."""
         if state is not PeerState.HEALTHY:
             return cls.STRANGER
         return cls.FRIEND if named else cls.PROVEN
@@ -70,7 +67,7 @@ OFFENCE = {
 """Weight of each offence; about 22 invalid messages in a row weigh BAN_OFFENCES, as four false claims do."""
 
 FORGETTING = 0.95
-"""What a fact of weight 1 leaves of everything known before."""
+"""The factor by which a fact of weight 1 fades all earlier facts."""
 LIE_FACTOR = 5.0
 BAN_OFFENCES, BAN_TRUST = 3.0, 0.2
 """Banned when both hold: one slip of an honest untrusted peer is not enough."""

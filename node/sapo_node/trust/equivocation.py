@@ -48,7 +48,7 @@ class EquivocationHandler:
         return peer
 
     def next_evidence(self, peer: str) -> None:
-        """A peer still forwards messages of a banned issuer: publish the evidence again, once per issuer and epoch."""
+        """Publish evidence again, once per issuer and epoch: a peer still forwards messages of the banned issuer."""
         evidence = self._ledger.banned_by_evidence(peer)
         if evidence is None or peer in self._broadcast or len(self._broadcast) >= self._most:
             return

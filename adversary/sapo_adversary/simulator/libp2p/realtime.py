@@ -15,11 +15,10 @@ import trio
 from sapo_adversary.ablations.defences import ablated
 from sapo_adversary.simulator.libp2p.horde import Horde, unleash
 from sapo_adversary.simulator.libp2p.loopback import Loopback
-from sapo_adversary.simulator.member import Member, Progress, members_of
+from sapo_adversary.simulator.member import Member, Progress, Shared, members_of, record_of
 from sapo_adversary.simulator.oracle import HONEST, Audit
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, identities_of, manifest_of
-from sapo_adversary.simulator.versions import versions_now
 from sapo_node.net import host
 from sapo_node.processes.clock import TrioClock
 from sapo_protocol import LocalError, Manifest
@@ -38,14 +37,10 @@ def simulate_realtime(simulation: Simulation, *, progress: Progress = lambda _: 
     manifest = manifest_of(simulation)
     with _slots(simulation.slots):
         members, loopback = trio.run(partial(_play_all, simulation, manifest, progress))
-    return {
-        "scenario": simulation.as_dict(),
-        "digest": simulation.digest(),
-        "versions": versions_now(),
-        "nodes": [{**member.record(), "gossip": loopback.watch.record_of(member.peer)} for member in members],
-        "gossip": loopback.watch.record(),
-        "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
-    }
+    record = record_of(simulation, members)
+    for member, node in zip(members, record["nodes"], strict=True):
+        node["gossip"] = loopback.watch.record_of(member.peer)
+    return {**record, "gossip": loopback.watch.record()}
 
 
 @contextmanager
@@ -71,14 +66,16 @@ async def _play_all(simulation: Simulation, manifest: Manifest, progress: Progre
     hordes = [Horde(simulation, number, loopback) for number in range(len(simulation.attackers))]
     loopback.recommend([address for horde in hordes if horde.spec.dialled for address in horde.addresses])
     members = members_of(
-        simulation,
-        manifest,
-        identities,
-        clock=clock,
-        scorer=scorer,
-        hub=loopback,
-        audit=audit,
-        undefended=undefended,
+        Shared(
+            simulation=simulation,
+            manifest=manifest,
+            clock=clock,
+            scorer=scorer,
+            hub=loopback,
+            identities=identities,
+            undefended=undefended,
+            audit=audit,
+        )
     )
     roles |= {peer: horde.spec.attack for horde in hordes for peer in horde.peers}
     with trio.move_on_after(_PATIENCE * simulation.seconds) as patience:
