@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from sapo_adversary.experiments import tables as experiments
-from sapo_adversary.experiments.summary import LEVEL, SMOOTH
+from sapo_adversary.experiments.summary import LEVEL, SMOOTH, mean_interval, paired_interval
 from sapo_adversary.files import to_json
 from sapo_adversary.scenarios import table as scenarios
 from sapo_adversary.scenarios.keys_plot import draw_keys

@@ -107,7 +107,7 @@ def names_in(package: str) -> list[str]:
 
 
 def load_named(package: str, name: str, what: str, listed_by: str, make: Callable[[str, Mapping[str, Any]], _T]) -> _T:
-    """What `make` makes of the name and the table of a packaged file, or of one by its path.
+    """The result of `make` for the name and the table of a packaged file, or of a file given by its path.
 
     Raises LocalError, which calls the thing `what`, for a file that is none or holds something else. `listed_by` is
     the command that lists the packaged files.
@@ -125,7 +125,7 @@ def load_named(package: str, name: str, what: str, listed_by: str, make: Callabl
 
 
 def parsed(name: str, text: str, make: Callable[[Mapping[str, Any]], _T]) -> _T:
-    """What `make` makes of the table of a TOML text. Raises LocalError, which calls the text `name`."""
+    """The result of `make` for the table of a TOML text. Raises LocalError, which calls the text `name`."""
     return make(parse_toml(text, name))
 
 
@@ -142,7 +142,7 @@ _NAMES = {
 
 
 def suggestion(name: str, names: Collection[str]) -> str:
-    """What to give in place of a name that is none of `names`."""
+    """A hint for a name that is none of `names`."""
     close = get_close_matches(name, names, 1)
     return f"did you mean {close[0]}?" if close else f"give one of {', '.join(names)}"
 
@@ -187,7 +187,7 @@ def require_type(value: object, wanted: Any, what: str) -> None:
 
 
 def _misfits(value: object, wanted: Any, what: str) -> Iterator[str]:
-    """What must be different, part by part, so that a value fits."""
+    """One error for each part of a value that does not fit."""
     origin, parts = get_origin(wanted), get_args(wanted)
     if origin in (tuple, Sequence) and isinstance(value, list | tuple):
         for number, each in enumerate(value, start=1):

@@ -20,7 +20,7 @@ MESSAGES = 20
 _LEAST = 1e-3
 """Of a core or a line, what is left where there is nothing left."""
 ID_BYTES = 34
-"""Of each id in an offer."""
+"""Bytes of each id in an offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Swarm:
 
 
 def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """What a node of the swarm receives, sends and spends per second, and how long a message takes."""
+    """The bytes and CPU seconds of a node per second, and the seconds until peers have a message."""
     work, size = MEASURED[swarm.kilobytes], swarm.kilobytes * 1024
     rng = random.Random(f"{seed}/{swarm.peers}/{swarm.shards}")  # noqa: S311 - simulation
     peers, links, company = _mesh(swarm, rng)

@@ -41,7 +41,7 @@ class Way:
     copies: int
     """That arrived, of the whole message."""
     asked: int
-    """Of those, copies that a peer asked for after it was offered the message."""
+    """Copies that a peer requested after it was offered the message."""
 
 
 def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, rng: random.Random) -> Way:

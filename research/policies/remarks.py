@@ -16,7 +16,7 @@ this time to up us was way we well what when which who will with yes you
 """
 WORDS = tuple(_WORDS.split())
 SHARE = 0.3
-"""Of lessons that hold a remark."""
+"""Share of lessons that hold a remark."""
 
 
 def remark(rng: random.Random) -> str:

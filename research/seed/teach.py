@@ -1,4 +1,4 @@
-"""What the seed policy is taught with: the untrained network, and lessons as tensors."""
+"""The untrained network of the seed policy, and its lessons as tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

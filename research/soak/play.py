@@ -41,7 +41,7 @@ FAULTS = (*ENDING, "learner killed", "sandbox killed", "frozen")
 
 @dataclass(slots=True)
 class Record:
-    """What happened in a soak."""
+    """The events of a soak."""
 
     faults: list[dict[str, Any]] = field(default_factory=list)
     """Of each fault the time, the node, its kind, and the seconds until the node played a round again."""

@@ -13,7 +13,7 @@ from scipy.stats import linregress, t
 from research.soak.play import Soak
 
 WARM = 0.2
-"""Of the time: caches fill, pools reach their bounds. What is measured for growth comes later."""
+"""Share of the time before growth is measured: caches fill, and pools reach their bounds."""
 BLOCKS = 12
 """Number of means to which a slope is fitted: neighbouring samples are not independent."""
 LEVEL = 0.95
@@ -93,7 +93,7 @@ def report(soak: Soak, folder: Path) -> dict[str, Any]:
 
 
 def _growth(samples: Sequence[dict[str, Any]], staying: Iterable[str]) -> list[dict[str, Any]]:
-    """Of each undisturbed process: what it holds at the end, and the growth per hour."""
+    """Memory and files at the end, and their growth per hour, for each undisturbed process."""
     series: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for each in samples:
         series[each["node"], each["role"]].append(each)

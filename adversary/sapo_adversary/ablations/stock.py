@@ -1,5 +1,4 @@
-"""What the libraries do without this project's rules: the wire and the scorers of a stock node, for undefended arms
-only.
+"""The decoders and scorers of a stock node, as libraries have them, for undefended arms only.
 
 Any exception of a library is a refusal. Values of other types are converted, as schema libraries do.
 """

@@ -51,13 +51,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What an attacker can compute about an assigned task."""
+    """The facts that an attacker can compute about an assigned task."""
 
     dataset: str
     prompt: str
     answer: str
     digest: bytes
-    """Of prompt and answer, as in an honest header."""
+    """The digest of prompt and answer, as in an honest header."""
     work: Callable[[random.Random], str]
     """Writes a correct completion as a policy that has learnt the task does; the wording varies."""
 
@@ -209,4 +209,4 @@ class Attack(Threat):
 
     @abstractmethod
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """What the key sends now. Called for each key in turn, at every step of the attack."""
+        """The packets that the key sends now. Called for each key in turn, at every step of the attack."""

@@ -42,7 +42,7 @@ class Experiment:
 
     name: str
     argument: str
-    """What the user gives for it: its name, or the path of its file."""
+    """The name that the user gave, or the path of the file."""
     title: str
     question: str
     """The question that it answers, in a sentence or two."""

@@ -115,7 +115,7 @@ def _averaged(axes: Axes, arms: Mapping[str, Any]) -> None:
 
 
 def _writers(axes: Axes, arms: Mapping[str, Any], task: str, writers: Sequence[str]) -> None:
-    """Of the tokens of a task that were trained on, the share of each kind of writer, an arm a bar."""
+    """The share of each kind of writer in the trained tokens of a task: one bar for an arm."""
     tokens = [figures["carried"].get(task, {}) for figures in arms.values()]
     totals = [sum(by_writer.values()) or 1 for by_writer in tokens]
     left = [0.0] * len(arms)

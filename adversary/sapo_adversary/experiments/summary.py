@@ -32,7 +32,7 @@ def paired_interval(first: Sequence[float], second: Sequence[float], level: floa
 
 
 LEVEL = 0.90
-"""Of the intervals."""
+"""The level of the intervals."""
 WINDOW = 10
 """Rounds of the means in which oscillation is measured."""
 SMOOTH = 5
@@ -41,7 +41,7 @@ SMOOTH = 5
 OWN = "itself"
 """The author of a node's own groups, beside the roles of its peers."""
 ATTACKERS = "attackers"
-"""The authors who are none of the nodes: a simulation may have attackers whom nodes trust."""
+"""Writers that are none of the nodes: a simulation may have attackers that nodes trust."""
 
 Record = Mapping[str, Any]
 Nodes = Sequence[Mapping[str, Any]]
@@ -144,7 +144,7 @@ def _swarm(half: float, nodes: Nodes, cpu: Sequence[Sequence[float]]) -> dict[st
 
 
 def _swarm_curves(nodes: Nodes) -> dict[str, Any]:
-    """Of each round, the mean over nodes."""
+    """The mean over nodes, by round."""
     by_round = {name: _rounded(_curve(nodes, name)) for name in ("reward", "informative", "local", "external")}
     heldout = _heldout_curve(nodes, lambda measured: measured["pass_at_1"])
     curves: dict[str, Any] = {**by_round, "heldout": heldout}
@@ -185,7 +185,7 @@ def _windows(curve: Sequence[float]) -> list[float]:
 
 
 def _curve(nodes: Nodes, name: str) -> list[float]:
-    """Of each round, the mean over the nodes that played it."""
+    """The mean over the nodes that played the round, by round."""
     longest = max(len(node["rounds"][name]) for node in nodes)
     return [
         fmean(node["rounds"][name][place] for node in nodes if place < len(node["rounds"][name]))
@@ -194,7 +194,7 @@ def _curve(nodes: Nodes, name: str) -> list[float]:
 
 
 def _spent(counts: Sequence[Sequence[float]]) -> list[float]:
-    """Of each round, what all nodes together have spent by then: a node that has left spends no more."""
+    """The sum that all nodes have spent, by round. A node that has left spends no more."""
     longest = max(len(count) for count in counts)
     return [sum(count[min(place, len(count) - 1)] for count in counts) for place in range(longest)]
 
@@ -251,7 +251,7 @@ def _mean_gain(gains: Sequence[float | None]) -> float | None:
 
 
 def _gain_by_horizon(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> list[float | None]:
-    """What the gain would be, had the runs ended after each round: the mean over seeds."""
+    """The gain if the runs had ended after each round: the mean over seeds."""
     by_seed = [
         _gains(zip(accumulate(old), accumulate(new), strict=False)) for old, new in zip(before, after, strict=True)
     ]

@@ -16,7 +16,7 @@ BAD = ("forged", "stale", "garbage")
 """Kinds of messages. Bad ones have a signature that does not hold, are of an epoch long over, or no message at all."""
 
 _REST_BYTES = 100
-"""Of a text's share in a body, about: keys of maps, the answer."""
+"""Bytes of a body beside its texts, about: the keys of maps, the answer."""
 _STALE_EPOCHS = 5
 
 

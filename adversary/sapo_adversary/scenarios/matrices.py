@@ -77,7 +77,7 @@ def judged_by(name: str) -> Sequence[str]:
 
 
 def cells_of(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """What the defended nodes of each scenario showed, with the number of keys and what the attackers were."""
+    """The results of the defended nodes of each scenario, with the number of keys and the kind of attackers."""
     return [cell_of(each, "defended") for each in outcomes]
 
 
@@ -128,7 +128,7 @@ def scenarios_without(names: Iterable[str], keys: Sequence[int]) -> list[Scenari
 
 
 def cells_without(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """What each poison did to nodes with all filters, and to nodes that went without some.
+    """The effect of each poison on nodes with all filters, and on nodes without some of them.
 
     Several outcomes have the same nodes with all filters: the one with the most seeds counts.
     """

@@ -1,4 +1,4 @@
-"""What one run shows, as numbers by name: of the attack's harm and of what the honest nodes hold.
+"""The metrics of one run, by name: the harm of the attack, and the bounds that honest nodes hold.
 
 Records are those of `simulator.swarm.simulate` with `audited`; where a metric compares, it is with the control arm of
 the same seed, or with the same nodes alone.
@@ -112,7 +112,7 @@ def metrics(record: Record, control: Record, alone: Record, friends: Record | No
 
 
 def _taught(nodes: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What poison taught the honest nodes."""
+    """The habits that poison taught the honest nodes."""
     shown = {habit: (_late(nodes, habit), _late(others, habit)) for habit in nodes[0]["findings"]["habits"]}
     values = {
         "trained_share": max(_trained_share(node, {each["peer"] for each in nodes}) for node in nodes),
@@ -133,7 +133,7 @@ def _late(nodes: Sequence[Mapping[str, Any]], habit: str) -> float:
 
 
 def _trained_share(node: Mapping[str, Any], honest: set[str]) -> float:
-    """Of tokens; the learner's filters have had their say in what was trained on."""
+    """Shares of tokens, after the filters of the learner."""
     tokens: dict[str, int] = {peer: trained["tokens"] for peer, trained in node["trained"].items()}
     taken: int = sum(count for peer, count in tokens.items() if peer not in {*honest, OWN})
     return taken / max(1, sum(tokens.values()))
@@ -148,7 +148,7 @@ def _poison_gain(nodes: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _gossip(record: Record, control: Record, attackers: int) -> dict[str, float]:
-    """What was seen of the network; the victim is the last node."""
+    """The measurements of the network. The victim is the last node."""
     nodes, others = ([node[_REALTIME] for node in each["nodes"]] for each in (record, control))
     victim = nodes[-1]
     dials = sum(node["dials"] for node in nodes)
@@ -172,7 +172,7 @@ def _gossip(record: Record, control: Record, attackers: int) -> dict[str, float]
 
 
 def _slow_closed(reports: Sequence[Mapping[str, int]]) -> float:
-    """Of attacks that hold streams open, as they report it."""
+    """The reports of attacks that hold streams open."""
     return sum(each.get("closed", 0) for each in reports) / max(1, sum(each.get("judged", 0) for each in reports))
 
 

@@ -41,9 +41,9 @@ class Outcome:
     share: float
     seeds: Sequence[int]
     values: Mapping[Arm, Sequence[Mapping[str, float]]]
-    """Of each attacked arm, the metrics by seed."""
+    """The metrics by seed, for each attacked arm."""
     curves: Mapping[Arm, Mapping[str, Sequence[float]]]
-    """Of each arm by round, the mean over honest nodes and seeds."""
+    """The mean over honest nodes and seeds by round, for each arm."""
     versions: Mapping[str, str]
     """The code and the packages that its runs were played with."""
 

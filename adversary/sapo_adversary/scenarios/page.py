@@ -24,7 +24,7 @@ _COLOURS = {
 _SHOWS = "shows "
 """Before the habit, in the name of a curve."""
 _POINTS = 100
-"""Of a curve, about."""
+"""Points of a curve, about."""
 _HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 _KEY_METRICS = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 
@@ -90,7 +90,7 @@ def _draw_states(trust: Axes, healthy: Axes, outcome: Mapping[str, Any]) -> tupl
 
 
 def _draw_habits(first: Axes, second: Axes, outcome: Mapping[str, Any]) -> tuple[str, str]:
-    """What honest nodes' own answers show: of the habit that is asked about, and of length."""
+    """The habit and the length of honest nodes' own completions."""
     asked = [HABIT_OF[each["metric"]] for each in outcome["verdicts"] if each["metric"] in HABIT_OF]
     habits = [next((habit for habit in asked if habit != "length"), "false step"), "length"]
     for axes, habit in zip((first, second), habits, strict=True):
@@ -100,7 +100,7 @@ def _draw_habits(first: Axes, second: Axes, outcome: Mapping[str, Any]) -> tuple
 
 
 def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """What is lost and taken over the attackers' share, for the attacks that were played at several."""
+    """Lost reward and trained share over the attackers' share, for attacks that were played at several shares."""
     several: dict[str, list[Mapping[str, Any]]] = {}
     for outcome in outcomes:
         several.setdefault(outcome["label"], []).append(outcome)
@@ -138,7 +138,7 @@ def _harm_of(outcomes: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
 
 
 def _line(axes: Axes, curve: Sequence[float], label: str, colour: str) -> None:
-    """Of a long curve the means of a few rounds each."""
+    """Means over a few rounds each, for a long curve."""
     step = max(1, len(curve) // _POINTS)
     means = [_mean(curve[begin : begin + step]) for begin in range(0, len(curve), step)]
     axes.plot(range(1, len(curve) + 1, step), means, color=colour, linewidth=1.5, label=label)

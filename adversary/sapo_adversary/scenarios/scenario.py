@@ -94,7 +94,7 @@ def _require_effect(name: str, file: ScenarioFile) -> None:
 
 
 Arm = Literal["alone", "control", "friends", "undefended", "defended"]
-"""Without a swarm; in an honest swarm; in that swarm with everybody trusted; attacked without the named defences;
+"""Without a swarm; in an honest swarm; in that swarm with all peers trusted; attacked without the named defences;
 attacked with all defences."""
 
 HONEST = 12
@@ -149,13 +149,13 @@ _PROMISES: Mapping[str, Bound] = {
     "poison_share": Bound(at_most=0.1),
     "below_alone": Bound(at_most=0.02),
 }
-"""What the defended arm of every scenario must show, whatever the attackers' share."""
+"""Bounds on the defended arm of every scenario, at every share of attackers."""
 _LOST = {0.25: 0.02, 0.5: 0.05}
 """The share of reward that honest nodes may lose, up to each share of attackers."""
 
 
 def promises(share: float) -> dict[str, Bound]:
-    """What a defended swarm with this share of attackers must show, whatever they do."""
+    """Bounds on a defended swarm with this share of attackers, whatever the attack."""
     lost = next((lost for most, lost in _LOST.items() if share <= most), None)
     losses = {} if lost is None else dict.fromkeys(("reward_lost", "heldout_lost"), Bound(at_most=lost))
     return {**_PROMISES, **losses}
@@ -172,9 +172,9 @@ class Scenario:
     undefended: tuple[str, ...]
     """Defences that the undefended arm goes without. Where it names none, there is no such arm."""
     harm: Mapping[str, Bound]
-    """What the undefended arm must show, by metric: an attack without harm proves nothing."""
+    """Bounds on the undefended arm, by metric: an attack without harm proves nothing."""
     holds: Mapping[str, Bound]
-    """What the defended arm must show, by metric: instead of a promise at every share, and beside them at SHARE."""
+    """Bounds on the defended arm, by metric. They replace a promise, and at SHARE add to the promises."""
     table: Mapping[str, Any] = field(repr=False)
     """The whole file."""
     scale: Scale = "full"
@@ -215,7 +215,7 @@ class Scenario:
             settings |= {**smaller, "crowd": 0}
         if arm == "alone":
             node["external"] = 0
-            settings.pop("network", None)  # who shares nothing needs none
+            settings.pop("network", None)  # a node alone needs no network
             settings.pop("crowd", None)
         if self.attack and arm in ("undefended", "defended"):
             settings["attackers"] = self._bands(attackers_at(share, node["count"] + settings.get("crowd", 0)))
@@ -243,7 +243,7 @@ class Scenario:
         return bands
 
     def bounds(self, arm: Arm, share: float) -> dict[str, Bound]:
-        """What one arm must show at a share of attackers."""
+        """Bounds on one arm at a share of attackers."""
         if self.scale == "quick":
             return dict(_SAFETY) if arm == "defended" else {}
         if self.scale == "models":
@@ -285,7 +285,7 @@ class Scenario:
 
     @property
     def threat(self) -> str:
-        """What the attack threatens, as one line."""
+        """The threat of the attack, as one line."""
         return THREATS[self.attack].threat() if self.attack else "None: all peers are honest."
 
     @property

@@ -155,7 +155,7 @@ class Crowd:
         return True
 
     async def _accept_evidence(self, _sender: str, data: bytes) -> Verdict:
-        """What a full node shares."""
+        """Hand a rollout of a full node to the listeners."""
         for hear in self._listeners:
             hear(data)
         return Verdict.ACCEPT

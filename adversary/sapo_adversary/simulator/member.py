@@ -61,7 +61,7 @@ def _acquaint(database: Database, peers: Iterable[str]) -> None:
 
 @dataclass(slots=True)
 class _Log:
-    """What one node did, by round."""
+    """The log of one node, by round."""
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
     examined: list[dict[str, Any]] = field(default_factory=list)
@@ -221,7 +221,7 @@ class Member:
         self.log.examined.append(measured)
 
     def record(self) -> dict[str, Any]:
-        """What the node did, as plain values."""
+        """The log of the node, as plain values."""
         trained = trained_per_peer(self._database)
         refused = {**self.node.ingest.refused, **self.node.verifier.unusable}
         audited = {

@@ -1,7 +1,8 @@
-"""Computes pure stages once for a whole simulated swarm: all nodes open, decode and weigh the same bytes.
+"""Computes pure stages once for a whole simulated swarm: all nodes decode the same bytes.
 
-A result is a function of the content alone, so that a record is the same with and without; a test plays both. The
-stages that a node is built with are handed in; the others are replaced in this process until the simulation ends.
+A result is a function of the content alone, so that the record of a run is the same without this module; a test plays
+both. `memoised` returns the decoders that nodes are built with. It replaces the other functions in this process until
+the block ends.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -24,7 +25,7 @@ Key = Callable[..., Hashable]
 
 
 def _first(content: Hashable, *_: Any, **__: Any) -> Hashable:
-    """What comes after the content (manifest, network) is the same for a whole swarm."""
+    """The content alone: manifest and network are the same for a whole swarm."""
     return content
 
 
@@ -33,7 +34,7 @@ def _all(*contents: Hashable) -> Hashable:
 
 
 def _envelope_and_bodies(opened: Any, _header: Any, bodies: Hashable) -> Hashable:
-    """The header is what the envelope holds."""
+    """Without the header: the envelope holds it."""
     return opened.envelope, bodies
 
 
@@ -44,7 +45,7 @@ _PURE: tuple[tuple[Any, str, Key], ...] = (
     (sapo_node.groups.wire, "match_bodies", _envelope_and_bodies),
     (sapo_node.groups.book, "encode_message", _all),
 )
-"""Functions of the node, and by what of their arguments the result is determined. Scores are `SharedScorer`'s."""
+"""Functions of the node, each with the key of its result."""
 
 
 @contextmanager

@@ -26,14 +26,14 @@ from sapo_protocol import Manifest, assign, decode_body, open_message, public_ke
 
 
 class Violation(StrEnum):
-    """What must never be trained on."""
+    """Kinds of groups that no node may train on."""
 
     FORGED = "forged"
-    """In the name of an honest peer, who never signed it."""
+    """In the name of an honest peer that never signed it."""
     REPLAYED = "replayed"
-    """For the second time."""
+    """Trained on before."""
     OFF_TASK = "off task"
-    """For a question that was not its issuer's."""
+    """For a prompt that was not assigned to its issuer."""
     WRONG_REWARD = "wrong reward"
     """With a reward that the text does not earn."""
 
@@ -46,19 +46,19 @@ Texts = tuple[str, ...]
 
 @dataclass(slots=True)
 class Findings:
-    """What one honest node trained on."""
+    """The findings on one honest node."""
 
     loss_weight: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Sum of weight x |advantage| x completion bytes of the completions that the loss counts, by role of the writer."""
     poison: list[float] = field(default_factory=list)
-    """After each round, the share of attackers in all the mass so far."""
+    """After each round, the attackers' share of the loss weight so far."""
     violations: Counter[str] = field(default_factory=Counter)
     copied: int = 0
     """Groups of attackers that hold a text of an honest peer."""
     gains: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Weight x advantage of each correct external completion, by role of the writer."""
     habits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """What its own answers showed, the mean of each round, by the name of the habit."""
+    """The mean of each round over its own completions, by the name of the habit."""
     taken: set[GroupKey] = field(default_factory=set)
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Findings:
 
 
 class Audit:
-    """Compares what is trained on with the truth; `roles` says of every peer what it is."""
+    """Compares trained groups with the truth. `roles` has the role of each peer."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class PeerStates:
     """By role, how many peers have each state at the end."""
 
     def look(self, ledger: Ledger, roles: Mapping[str, str], step: int) -> None:
-        """Enter the state after a round; `roles` says of every peer what it is."""
+        """Enter the states after a round. `roles` has the role of each peer."""
         accounts: dict[str, list[float]] = {}
         self.last = {}
         for peer, role in roles.items():

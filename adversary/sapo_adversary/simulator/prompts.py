@@ -1,4 +1,4 @@
-"""What the model of a simulated node reads beside its questions, and which questions it is measured with."""
+"""The worked examples of a simulated node, and the held-out prompts of its evaluations."""
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
@@ -17,6 +17,6 @@ def examples_of(spec: NodeSpec, manifest: Manifest, scorer: SharedScorer) -> Exa
 
 
 def heldout_prompts(simulation: Simulation, manifest: Manifest, scorer: SharedScorer) -> frozenset[str]:
-    """The prompts that nodes are measured with, and train on none of."""
+    """The held-out prompts. No node trains on them."""
     requests = heldout_requests(manifest, simulation.heldout_prompts)
     return frozenset(scorer.result(each).prompt for each in requests)

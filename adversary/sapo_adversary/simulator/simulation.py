@@ -1,7 +1,6 @@
-"""What is simulated: the nodes and attackers of one swarm as values, from a table, with a digest that names
-them.
+"""The nodes and attackers of one simulated swarm, as values read from a table, with a digest that names them.
 
-    simulation = simulation_from({"name": "pair", "seconds": 60, "nodes": [{"count": 2}]})
+simulation = simulation_from({"name": "pair", "seconds": 60, "nodes": [{"count": 2}]})
 """
 
 import hashlib
@@ -20,7 +19,7 @@ from sapo_protocol import LocalError, load_manifest, shipped_manifests
 from sapo_protocol.files import sha256_of
 
 Control = Literal["", "replay", "filter", "oversample"]
-"""What a control arm does instead of plain training; see `controls`."""
+"""The training of a control arm, in place of the plain one; see `controls`."""
 
 Carrier = Literal["memory", "libp2p"]
 Device = Literal["cpu", "cuda", "mps"]
@@ -141,20 +140,20 @@ class Simulation:
     averaged: bool = False
     """Whether held-out measurements are also made of the averaged weights."""
     learner: Literal["model", "bandit"] = "model"
-    """What the nodes train: their language models, or the stand-in of `bandit` where only trust is asked about."""
+    """The learner of each node: its language model, or the stand-in of `bandit` for questions about trust alone."""
     epoch_seconds: int = 0
     """Length of an epoch; 0 keeps the swarm's. Peers become healthy over epochs, so short epochs make short runs."""
     max_rounds: int = 0
     """Rounds of a peer in an epoch; 0 keeps the swarm's."""
     degree: int = 0
-    """Links that each joining peer makes; 0 links it with everybody."""
+    """Links that each joining peer makes; 0 links it with all peers."""
     audited: bool = False
     """Whether everything that is trained on is compared with the truth, and ledgers are followed."""
     crowd: int = 0
     """Honest peers beside the nodes, which sign and share but neither take groups in nor train; see `crowd`. They
     and the attackers reach the nodes through one forwarder, and `degree` does not matter."""
     network: Carrier = "memory"
-    """What carries the messages: the network in memory, on virtual time, or real libp2p on loopback, on real time."""
+    """The network: in memory on virtual time, or real libp2p on loopback on real time."""
     slots: int = 0
     """Connections that a node on libp2p holds at most; 0 keeps its own limit."""
     restarts: float = 0.0
@@ -284,7 +283,7 @@ def _list_of(kind: type[_Spec], tables: Any, name: str) -> tuple[_Spec, ...]:
 
 
 def _chosen(value: NodeSpec | AttackerSpec | Simulation) -> dict[str, Any]:
-    """What differs from the defaults: a setting that is added later leaves older digests as they are."""
+    """The values that differ from the defaults: a new setting leaves the digests of older records as they are."""
     return {
         each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != _default(each)
     }

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link
 
 _ROUNDS = 100
-"""Of all kinds in a heartbeat, or as many as the honest node reads."""
+"""Control messages of all kinds in a heartbeat, or as many as the honest node reads."""
 
 
 class ControlSpam(SilentSybils):

@@ -68,5 +68,5 @@ class GossipAttack(Threat):
         """Attack until cancelled."""
 
     def report(self) -> Mapping[str, Any]:
-        """What only the attackers can measure."""
+        """The measurements that only the attackers can make."""
         return {}

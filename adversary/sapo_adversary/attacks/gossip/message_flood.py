@@ -60,6 +60,6 @@ class MessageFlood(SilentSybils):
 
 
 def _unsolved(task: Assignment) -> Solution:
-    """What is said of a task that nobody looked at."""
+    """The claims about a task that the attacker has not computed."""
     digest = hashlib.sha256(repr(task).encode()).digest()
     return Solution(task.spec.dataset, "", "unknown to me", digest, lambda _: "")

@@ -42,11 +42,11 @@ class Sybils(GossipAttack):
         return peer.links.get(peer_of(address)) or await peer.dial(address)
 
     async def greet(self, link: "Link") -> None:
-        """What a host sends first on a connection."""
+        """The first bytes of a host on a connection."""
         await link.subscribe(self.kit.topic)
 
     async def heartbeat(self, link: "Link") -> None:
-        """What a host sends to an honest node at each of its heartbeats."""
+        """The packets of a host to an honest node at each heartbeat."""
         await link.graft(self.kit.topic)
 
     async def play(self) -> None:

@@ -1,4 +1,4 @@
-"""What is measured of honest nodes on a real network: which messages arrive and how late, their meshes, and whom they
+"""Measures honest nodes on a real network: which messages arrive and how late, their meshes, and whom they
 dial.
 """
 
@@ -14,12 +14,12 @@ import trio
 WARM_SECONDS = 8.0
 """After its start a node is owed everything; before, it looks for its peers."""
 SETTLE_SECONDS = 15.0
-"""What has not arrived by then is lost."""
+"""Seconds after which a message that has not arrived counts as lost."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What is measured of one honest node."""
+    """The measurements of one honest node."""
 
     up: list[tuple[float, float]] = field(default_factory=list)
     """From when until when it ran; the last may still run."""
@@ -28,7 +28,7 @@ class Seen:
     heartbeats: int = 0
     """While all honest nodes ran."""
     meshed: int = 0
-    """Of them, those at which an honest peer was in its mesh."""
+    """Heartbeats at which an honest peer was in its mesh."""
     dark: float = 0.0
     """The longest time, in seconds, without one."""
     lit: float = 0.0
@@ -37,7 +37,7 @@ class Seen:
     """Share of its mesh that others than honest nodes held at the last of the heartbeats."""
     dials: int = 0
     strange_dials: int = 0
-    """Of them, those to addresses at which there is neither an honest node nor an attacker."""
+    """Dials to addresses without an honest node or an attacker."""
     streams: int = 0
     """The most streams that others than honest nodes held open at one time."""
     stays: Counter[str] = field(default_factory=Counter)
@@ -55,14 +55,14 @@ class Seen:
 
 
 class Watch:
-    """What is measured of all honest nodes, and what they sent."""
+    """The measurements of all honest nodes, and the messages that they sent."""
 
     def __init__(self, peers: Sequence[str]) -> None:
         self.seen = {peer: Seen() for peer in peers}
         self.published: list[tuple[float, str, bytes]] = []
-        """When, by whom, and the content's id."""
+        """Time, publisher and content id of each message."""
         self.reports: list[Mapping[str, Any]] = []
-        """What the attackers say of how it went."""
+        """The reports of the attackers' processes."""
         self._began = self._ended = (0.0, 0.0)
 
     @property
@@ -79,12 +79,12 @@ class Watch:
         self._ended = (trio.current_time(), time.process_time())
 
     def record(self) -> dict[str, Any]:
-        """What concerns all, at the end."""
+        """The measurements of the whole swarm, at the end."""
         seconds, cpu_seconds = (round(end - begin, 2) for begin, end in zip(self._began, self._ended, strict=True))
         return {"seconds": seconds, "cpu_seconds": cpu_seconds, "attackers": self.reports}
 
     def record_of(self, peer: str) -> dict[str, Any]:
-        """What was seen of one node, as plain values."""
+        """The measurements of one node, as plain values."""
         seen = self.seen[peer]
         owed = list(self._owed(to=peer))
         lateness = [seen.arrived[key] - sent for sent, _, key in owed if key in seen.arrived]
