@@ -1,42 +1,18 @@
 """The rounds of a node that does not train: it verifies, relays, and shares the completions of its contributor."""
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable
 
 import trio
 
 from sapo_node.app.node import Node
 from sapo_node.contributors.rounds import ContributionRounds
-from sapo_node.groups.messages import Sampled
-from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.record import ContributionReport
-from sapo_node.training.rollout import Answerer, AnswerFailed, Contribution
+from sapo_node.training.rollout import Contribution
 
 _INTAKE_INTERVAL = 1.0
 """Seconds between two looks at the pending queue."""
 
 OnContribution = Callable[[ContributionReport], None]
-
-
-class WatchedContributor:
-    """A contributor. `standing["contributor"]` says why it gave no completions, until it gives some."""
-
-    def __init__(self, contributor: Answerer, standing: MutableMapping[str, str]) -> None:
-        self._contributor = contributor
-        self._standing = standing
-
-    async def generate(
-        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
-    ) -> list[tuple[Sampled, ...]]:
-        """Ask the contributor. Raises what it raises."""
-        try:
-            answered = await self._contributor.generate(
-                prompts, completions=completions, max_tokens=max_tokens, seed=seed
-            )
-        except AnswerFailed as failure:
-            self._standing["contributor"] = str(failure)
-            raise
-        self._standing.pop("contributor", None)
-        return answered
 
 
 async def contribute(
@@ -64,6 +40,7 @@ async def _share_rounds(
         local=node.config.local,
         reserve=node.epochs.reserve,
         on_report=on_report,
+        standing=node.standing,
     )
     await play.run(rounds)
     node.stopping.set()

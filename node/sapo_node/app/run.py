@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from sapo_node.app.contribution_loop import OnContribution, WatchedContributor, contribute
+from sapo_node.app.contribution_loop import OnContribution, contribute
 from sapo_node.app.exchange import Publish, share
 from sapo_node.app.node import Node
 from sapo_node.app.recipe import recipe_of
@@ -27,8 +27,7 @@ async def run_node(
     Raises RoundFailed or WorkerFailed when too many rounds fail in a row.
     """
     if node.policy is None or node.trainer is None:
-        answerer = WatchedContributor(node.contributor, node.standing) if node.contributor else None
-        contributed = _contribution(node, answerer, publish) if answerer else None
+        contributed = _contribution(node, node.contributor, publish) if node.contributor else None
         await contribute(node, contributed, rounds=rounds, on_contribution=on_contribution)
     else:
         contribution = _contribution(node, node.policy, publish)

@@ -52,12 +52,12 @@ def require_safe(key: str | None, address: httpx.URL, option: str) -> None:
 
 
 def is_private(address: httpx.URL) -> bool:
-    """Whether what is sent there goes over TLS or stays on this machine."""
+    """Return whether a request there goes over TLS or stays on this machine."""
     return address.scheme == "https" or is_loopback(address.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host of a URL is this machine. Decides by the text, without a DNS query."""
+    """Return whether the host of a URL is this machine. This decides by the text, without a DNS query."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""A request for chat completions, and what is in its reply.
+"""Writes a request for chat completions, and reads its reply.
 
 Servers take different forms of the request, and put the text in different places of the reply. `request` writes the
 form that most servers take, with some `Change`s. `choices` reads all forms of the reply.
@@ -28,11 +28,11 @@ _OPTIONS = {
 }
 """Keys of a request that --extra-body may not have, and what to do instead."""
 _ENDED = {"stop", "eos", "eos_token", "stop_sequence", "end_turn"}
-"""What servers call the end of a completion that the model ended itself."""
+"""The words of servers for the end of a completion that the model ended itself."""
 
 
 class Change(Enum):
-    """A change of the request that a server may need: what people read, and the words of a refusal that asks for it."""
+    """A change of the request that a server may need: its text for people, and the words of a refusal that names it."""
 
     LIMIT = "max_completion_tokens in place of max_tokens", r"max_completion_tokens|max_tokens"
     NO_SYSTEM = "the system text in the first message of the user", r"system|\broles?\b|alternat"
@@ -52,13 +52,13 @@ class Choice:
     finish: str
     """The finish_reason as the server wrote it."""
     thought: bool = False
-    """Whether the server gave reasoning beside the text."""
+    """True if the server gave reasoning beside the text."""
     moved: bool = False
-    """Whether the server gave the text as reasoning."""
+    """True if the server gave the text as reasoning."""
 
     @property
     def ended(self) -> bool:
-        """Whether the model ended the completion itself."""
+        """True if the model ended the completion itself."""
         return self.finish in _ENDED
 
 
@@ -93,7 +93,7 @@ def request(
 
 
 def choices(reply: object) -> list[Choice] | None:
-    """Return the completions of a reply. None if it holds none that can be read."""
+    """Return the completions of a reply; None if one of them cannot be read, or if there are none."""
     match reply:
         case {"choices": [_, *_] as given}:
             read = [_choice(each) for each in given]

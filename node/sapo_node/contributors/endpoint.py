@@ -5,10 +5,11 @@ each. The client follows no redirect. Each answer has at most REQUEST_SECONDS an
 
 Requests may cost money. So:
 - Until the server has answered, and after each failure, one request is sent alone before the others.
-- If the server refuses the request, each `Change` of its form is tried once. What works is kept, and logged.
+- If the server refuses the request, the `Change`s that its words name are tried, and at last all together. The form
+  that works is kept, and logged.
 - If the server never answered and refuses all forms, the key or the address, the node stops with LocalError.
-- If a request fails, the completions that the others brought are kept until the same prompts are asked again. After
-  ATTEMPTS failures the round has only what came.
+- If a request fails, the completions of the others are kept until the same prompts are asked again. After ATTEMPTS
+  failures the round has only these completions.
 - A completion without text counts as one. After the completions of EMPTY_ROUNDS rounds without a text, the node stops.
 """
 
@@ -59,7 +60,7 @@ class _Refused(AnswerFailed):
     """The server refuses the request, and will refuse it again."""
 
     final = True
-    """Whether to stop if the server never answered."""
+    """A node whose server never answered stops."""
 
 
 class _FormRefused(_Refused):
@@ -71,17 +72,12 @@ class _FormRefused(_Refused):
         self.words = words
         self.final = final
 
-    @property
-    def kind(self) -> str:
-        """The words without those that hold a number: a refusal may have the id of its request."""
-        return re.sub(r"\S*\d\S*", "", self.words)
-
 
 @asynccontextmanager
 async def endpoint(
     url: str, *, model: str, key: str | None, temperature: float, max_bytes: int, extra: Mapping[str, Any] | None = None
 ) -> AsyncIterator["Endpoint"]:
-    """A client for the endpoint below `url`, which ends in /v1 for most servers. `extra` goes into each request.
+    """Yield a client for the endpoint below `url`, which ends in /v1 for most servers. `extra` goes into each request.
 
     Raises LocalError if `url` is not an HTTP address, if a key or password cannot be sent or would go unencrypted, or
     if the model's name is no text.
@@ -98,7 +94,7 @@ async def endpoint(
 
 
 def _completions_below(address: httpx.URL) -> httpx.URL:
-    """Return where the server completes chats, with the query of `address`, which may be that place itself."""
+    """Return the address of chat completions below `address`, with its query. `address` may be this one already."""
     path, mark, query = address.raw_path.partition(b"?")
     return address.copy_with(raw_path=path.rstrip(b"/").removesuffix(_COMPLETIONS) + _COMPLETIONS + mark + query)
 
@@ -123,12 +119,10 @@ class Endpoint:
         self._free = trio.CapacityLimiter(MAX_CONCURRENT)
         self._changes: frozenset[Change] = frozenset()
         """The changes of the request that this server needs."""
-        self._in_vain = ""
-        """The kind of refusal for which no change helped."""
         self._worked = False
-        """Whether the server has ever answered."""
+        """True after the first answer of the server."""
         self._works = False
-        """Whether it answered, and no request has failed since."""
+        """True after an answer, until a request fails."""
         self._asked: Sequence[Prompt] = ()
         self._found: list[list[Choice]] = []
         """The completions of each prompt of `asked` that came so far."""
@@ -137,13 +131,13 @@ class Endpoint:
         self._without_text = 0
         """Completions that were asked for since the last round with a text. The server may have generated them all."""
         self._trouble = _LATE
-        """Why there was no text since then."""
+        """The reason why there was no text since then."""
         self._told = Counter[str]()
 
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each prompt.
+        """Return G completions for each prompt.
 
         Raises AnswerFailed if a request fails after its retries, NoText if no completion has a text, and LocalError if
         the server will never answer, or has given no text for EMPTY_ROUNDS rounds.
@@ -201,46 +195,29 @@ class Endpoint:
             try:
                 await add()
             except _FormRefused as refusal:
-                if refusal.kind == self._in_vain:
-                    raise
                 await self._in_other_forms(add, refusal)
             break
         self._works = self._worked = True
 
-    async def _in_other_forms(self, add: Callable[[], Awaitable[None]], refusal: _FormRefused) -> None:
-        """Try each change of the request once, first those that the server names. Keep a change if the server then
-        answers, or refuses the request for another reason. At last try all of them together.
-        """
-        before, first = self._changes, refusal
-        untried = [change for change in Change if change not in before]
+    async def _in_other_forms(self, add: Callable[[], Awaitable[None]], first: _FormRefused) -> None:
+        """Make the changes that a refusal names, or all if it names none, until the server answers."""
+        before, refusal = self._changes, first
         try:
-            while untried:
-                untried.sort(key=lambda change: not change.asked_for(refusal.words))
-                without, with_it = self._changes, self._changes | {untried.pop(0)}
-                if (other := await self._refusal_of(add, with_it)) is None:
-                    return self._say_changes(before, first)
-                self._changes = without if other.kind == refusal.kind else with_it
-                refusal = other
-            if await self._refusal_of(add, frozenset(Change)) is None:
-                return self._say_changes(before, first)
+            while left := frozenset(Change) - self._changes:
+                self._changes |= {change for change in left if change.asked_for(refusal.words)} or left
+                try:
+                    await add()
+                except _FormRefused as other:
+                    refusal = other
+                else:
+                    made = ", ".join(change.value[0] for change in Change if change in self._changes - before)
+                    logger.warning("the endpoint refused a request (%s); it answers with %s", first.words, made)
+                    return
         except AnswerFailed:
             self._changes = before
             raise
-        self._changes, self._in_vain = before, first.kind
+        self._changes = before
         raise first
-
-    async def _refusal_of(self, add: Callable[[], Awaitable[None]], changes: frozenset[Change]) -> _FormRefused | None:
-        """Send a request with these changes. Returns how the server refuses it, or None if the server answers."""
-        self._changes = changes
-        try:
-            await add()
-        except _FormRefused as refusal:
-            return refusal
-        return None
-
-    def _say_changes(self, before: frozenset[Change], refusal: _FormRefused) -> None:
-        made = ", ".join(change.value[0] for change in Change if change in self._changes - before)
-        logger.warning("the endpoint refused a request (%s); it answers with %s", refusal.words, made)
 
     async def _add(self, prompt: Prompt, found: list[Choice], count: int, max_tokens: int) -> None:
         """Add the completions of one request to those of a prompt. Repeats the request if the server is busy."""
@@ -372,7 +349,7 @@ def _refusal(response: httpx.Response, data: bytes) -> AnswerFailed:
 
 
 def _cure(empty: Sequence[Choice], max_tokens: int) -> str:
-    """Say what most of the empty completions have in common, and what to do."""
+    """Return the likely cause of the empty completions, and what to do."""
     [(finish, count)] = Counter(choice.finish for choice in empty).most_common(1)
     if finish == "length" or any(choice.thought for choice in empty):
         kwargs, effort = _REASONING_OFF

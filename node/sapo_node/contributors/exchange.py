@@ -24,14 +24,14 @@ CONNECT_SECONDS = 10.0
 _FILE, _FOLDERS = "SSL_CERT_FILE", "SSL_CERT_DIR"
 _UNKNOWN_ISSUER = {18, 19, 20, 21}
 _WRONG_TIME = {9, 10}
-"""Of a certificate: the numbers by which OpenSSL says why it refuses one (X509_V_ERR_*)."""
+"""OpenSSL's numbers of the reasons why it refuses a certificate (X509_V_ERR_*)."""
 
 MAX_SENTENCE = 1000
-"""Characters that are shown of what a server says, at most."""
+"""Characters that are shown of the words of a server, at most."""
 _SENTENCE_KEYS = ("error", "error_message", "message", "detail", "msg", "errors", "error_description")
-"""Where servers put the sentence that says what went wrong. The first of these keys that holds text counts."""
+"""The keys of an error message in the JSON of servers. The first that holds text counts."""
 _MAX_DEPTH = 8
-"""Objects and lists around that sentence, at most."""
+"""Objects and lists around an error message, at most."""
 
 
 class ReplyTooLong(LocalError):
@@ -118,7 +118,7 @@ def _cause(error: BaseException | None) -> ssl.SSLError | None:
 
 
 def _in_words(error: ssl.SSLError) -> str:
-    """Say why TLS failed and what to do, in at most 200 characters: errors quote no more."""
+    """Return why TLS failed and what to do, in at most 200 characters: errors quote no more."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         if error.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}:
             return "the server does not speak TLS at this address; give one that begins with http://, or another port"
@@ -133,7 +133,7 @@ def _in_words(error: ssl.SSLError) -> str:
 
 
 def sentence_of(data: bytes) -> str:
-    """Return what a server says went wrong, on one printable line: the sentence in its JSON, or else its text."""
+    """Return the error message of a reply on one printable line: the message in its JSON, or else its text."""
     text = data.decode("utf-8", "replace")
     try:
         found = "; ".join(_sentences(json.loads(text), _MAX_DEPTH))

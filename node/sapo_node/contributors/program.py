@@ -41,7 +41,7 @@ _TEXTS = re.compile(rb'\s*\[\s*(?:"(?:[^"\\]|\\.)*+"\s*(?:,\s*"(?:[^"\\]|\\.)*+"
 
 @asynccontextmanager
 async def program(command: str, *, max_bytes: int) -> AsyncIterator["Program"]:
-    """The program of a command line, run without a shell. Raises LocalError if it cannot be run."""
+    """Yield the program of a command line, run without a shell. Raises LocalError if it cannot be run."""
     argv = _argv(command)
     async with trio.open_nursery() as nursery:
         answerer = Program(argv, nursery, max_bytes=max_bytes)
@@ -71,14 +71,14 @@ def _argv(command: str) -> list[str]:
     return argv
 
 
-class _Life:
+class _Run:
     """One run of the program, and its output."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("SAPO_NODE_")}  # secrets
         self.process = ChildProcess(argv, env=env, capture_stderr=True)
         self.words: deque[str] = deque(maxlen=LAST_WORDS)
-        """What it wrote to stderr since its last answer."""
+        """Lines of its stderr since its last answer."""
         self.silent = trio.Event()
         """Set when its stderr has ended."""
         self._buffer = bytearray()
@@ -100,7 +100,7 @@ class _Life:
         return bytes(answer)
 
     async def _has_more(self) -> bool:
-        """Whether the program has written something that has not been read. Each later answer would be one too late."""
+        """Return whether the program has written more than its answer. Each later answer would be one too late."""
         output = select.poll()
         output.register(self.process.stdout.fileno(), select.POLLIN)
         return bool(output.poll(0)) and bool(await self.process.stdout.receive_some(_CHUNK))
@@ -123,13 +123,13 @@ class Program:
         self._argv = argv
         self._nursery = nursery
         self._max_bytes = max_bytes
-        self._life: _Life | None = None
+        self._current: _Run | None = None
         self._has_answered = False
 
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each prompt.
+        """Return G completions for each prompt.
 
         Raises TaskSkipped if the program skips all of them, AnswerFailed if it fails or writes an invalid line, and
         LocalError if that happens before its first answer.
@@ -147,11 +147,11 @@ class Program:
 
     async def end(self, *, grace: float = 0.0) -> int | None:
         """End the program and return its exit status, or None if it did not run."""
-        if self._life is None:
+        if self._current is None:
             return None
-        life, self._life = self._life, None
+        run, self._current = self._current, None
         with trio.CancelScope(shield=True):
-            return await life.process.end(grace=grace)
+            return await run.process.end(grace=grace)
 
     async def _texts(self, prompt: Prompt, completions: int) -> list[str]:
         """Ask the program for completions of a prompt. Raises AnswerFailed."""
@@ -167,32 +167,32 @@ class Program:
         except trio.TooSlowError:
             raise AnswerFailed(f"the program did not answer within {ANSWER_SECONDS:g} s and is ended") from None
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise AnswerFailed(await self._obituary()) from None
+            raise AnswerFailed(await self._how_it_ended()) from None
         finally:
             # After a failure or a cancellation, a late answer must not become the answer to the next prompt.
             if not answered:
                 await self.end()
         return texts
 
-    def _running(self) -> _Life:
-        if self._life is None:
-            self._life = _Life(self._argv)
-            self._nursery.start_soon(self._life.log)
-        return self._life
+    def _running(self) -> _Run:
+        if self._current is None:
+            self._current = _Run(self._argv)
+            self._nursery.start_soon(self._current.log)
+        return self._current
 
-    async def _obituary(self) -> str:
-        """An error text that says how the program ended. Its pipes are closed already."""
-        assert self._life is not None
-        life = self._life
+    async def _how_it_ended(self) -> str:
+        """Return an error text with the exit status and the last lines of the program. Its pipes are closed already."""
+        assert self._current is not None
+        run = self._current
         with trio.move_on_after(STOP_GRACE):
-            await life.process.exited()
-            await life.silent.wait()
+            await run.process.exited()
+            await run.silent.wait()
         status = await self.end()
-        return f"the program ended with status {status}{': ' if life.words else ''}{' | '.join(life.words)}"
+        return f"the program ended with status {status}{': ' if run.words else ''}{' | '.join(run.words)}"
 
 
 def _texts(line: bytes, completions: int) -> list[str]:
-    """The texts in a line. Raises AnswerFailed if the line is not a JSON list of at most `completions` texts."""
+    """Return the texts in a line. Raises AnswerFailed if the line is not a JSON list of at most `completions` texts."""
     try:
         value = json.loads(line) if _TEXTS.fullmatch(line) else None
     except (ValueError, RecursionError):

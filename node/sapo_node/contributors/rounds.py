@@ -1,7 +1,7 @@
 """Rounds of a node that does not train: it reserves a counter, asks for answers, and shares them."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 
 import trio
 
@@ -24,7 +24,7 @@ MAX_FAILED_ROUNDS = 5
 
 
 def seconds_after(manifest: Manifest, *, shared: bool) -> float:
-    """Seconds from the start of a round to the start of the next.
+    """Return the seconds from the start of a round to the start of the next.
 
     A peer keeps at most PENDING_PER_PEER rollouts of one issuer until it verifies them, so an epoch has no more rounds
     that share something. A round that shares nothing costs the peers nothing: the next one begins as soon as the
@@ -35,7 +35,7 @@ def seconds_after(manifest: Manifest, *, shared: bool) -> float:
 
 
 def answered(local: list[LocalGroup]) -> list[LocalGroup]:
-    """The groups of a round up to the last one that has an answer. Empty if no group has one.
+    """Return the groups of a round up to the last one that has an answer; none if no group has one.
 
     A header lists its groups from k = 0 without gaps, so an unanswered group before an answered one stays.
     """
@@ -44,12 +44,12 @@ def answered(local: list[LocalGroup]) -> list[LocalGroup]:
 
 
 def is_answered(group: LocalGroup) -> bool:
-    """Whether at least one completion of the group has more than white space."""
+    """Return whether at least one completion of the group has more than white space."""
     return any(completion.text.strip() for completion in group.completions)
 
 
 def answer_seconds(manifest: Manifest) -> float:
-    """Seconds for which a round may wait for its answers. Peers then still accept it, however late it began."""
+    """Return the seconds that a round may wait for its answers. Peers then still accept it, however late it began."""
     return manifest.epoch_seconds - min(CLOCK_SKEW_SECONDS, manifest.epoch_seconds / 2)
 
 
@@ -65,10 +65,12 @@ class ContributionRounds:
         local: int,
         reserve: Callable[[], Awaitable[Slot | None]],
         on_report: Callable[[ContributionReport], None],
+        standing: MutableMapping[str, str],
     ) -> None:
         """`local` is I, the groups per round. `reserve` returns the next counter.
 
-        If the epoch has no counter left, `reserve` waits for the next epoch and returns None.
+        If the epoch has no counter left, `reserve` waits for the next epoch and returns None. `standing["contributor"]`
+        says why the contributor gave no completions, until it gives some.
         """
         self._contribution = contribution
         self._manifest = swarm.manifest
@@ -77,6 +79,7 @@ class ContributionRounds:
         self._local = local
         self._reserve = reserve
         self._on_report = on_report
+        self._standing = standing
         self._pause = FIRST_BACKOFF
         """Seconds to wait after the next failure."""
         self._failed = self._skipped = 0
@@ -120,8 +123,8 @@ class ContributionRounds:
         return self._counters.listening_seconds(self._clock.now(), self._clock.steady())
 
     async def _answers(self, slot: Slot) -> list[LocalGroup] | None:
-        """Ask until there are answers, and return them with at least one text. None if the round is skipped, failed, or
-        has no answers within `answer_seconds`. Raises NoText.
+        """Ask until there are answers, and return them with at least one text. Return None if the round is skipped,
+        failed, or has no answers within `answer_seconds`. Raises NoText.
         """
         with trio.move_on_after(answer_seconds(self._manifest)):
             try:
@@ -150,14 +153,16 @@ class ContributionRounds:
             try:
                 local = await self._contribution.generate(slot, self._local)
             except AnswerFailed as failure:
+                self._standing["contributor"] = str(failure)
                 await self._back_off(f"{failure}; asking again")
             else:
+                self._standing.pop("contributor", None)
                 if not answered(local):
                     raise NoText("no completion of this round has a text")
                 return local
 
     async def _back_off(self, failure: str) -> None:
-        """Log a failure, and wait longer than after the one before."""
-        logger.warning("%s in %.0f s", failure, self._pause)
+        """Log a failure for the operator, and wait longer than after the failure before."""
+        logger.error("%s in %.0f s", failure, self._pause)
         pause, self._pause = self._pause, min(2 * self._pause, MAX_BACKOFF)
         await trio.sleep(pause)

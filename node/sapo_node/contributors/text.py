@@ -6,7 +6,7 @@ from sapo_node.groups.messages import Finish, Sampled
 
 
 def completion(text: str, finish: Finish, max_bytes: int) -> Sampled:
-    """The completion with this text. A text of more than `max_bytes` UTF-8 bytes is cut and counts as truncated.
+    """Return the completion with this text. A text of more than `max_bytes` UTF-8 bytes is cut and counts as truncated.
 
     Special tokens of any model stay plain text, as they are on the wire.
     """
@@ -17,5 +17,5 @@ def completion(text: str, finish: Finish, max_bytes: int) -> Sampled:
 
 
 def filled(given: Sequence[Sampled], completions: int) -> tuple[Sampled, ...]:
-    """Exactly G completions, as the wire requires. A missing completion is empty and counts as incorrect."""
+    """Return exactly G completions, as the wire requires. A missing completion is empty and counts as incorrect."""
     return (*given, *[Sampled("", "length")] * (completions - len(given)))

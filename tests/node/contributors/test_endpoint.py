@@ -317,7 +317,7 @@ async def test_a_server_that_refuses_the_usual_request_is_asked_once_in_each_oth
     assert [each.text for each in (*first, *second)] == ["a"] * 8
     (line,) = caplog.messages
     assert line.startswith(f"the endpoint refused a request ({rules[0][2]}); it answers with ")
-    assert tried <= 1 + len(module.Change) + 1 + 7
+    assert tried <= 1 + len(module.Change) + 7
     assert not [each for _, each in server.requests[tried:] for applies, *_ in rules if applies(each)]
     assert all(SYSTEM in json.dumps(each["messages"]) for _, each in server.requests)
     assert all(9 in (each.get("max_tokens"), each.get("max_completion_tokens")) for _, each in server.requests)
@@ -328,7 +328,7 @@ async def test_a_server_that_refuses_every_form_ends_the_node_with_its_own_words
     with refusing((lambda _: True, 400, words)) as server, pytest.raises(LocalError, match=words) as caught:
         await ask(server.url, "one", "two")
     assert type(caught.value) is LocalError
-    assert len(server.requests) == 1 + len(module.Change) + 1
+    assert len(server.requests) <= 3
 
 
 async def test_a_prompt_that_the_server_refuses_alone_has_empty_completions_and_the_round_goes_on(caplog):

@@ -222,6 +222,21 @@ async def test_a_program_that_skips_round_after_round_is_told_now_and_then(fast,
     assert told == [f"no idea ({count} in a row)" for count in (1, 2, 4, 8)]
 
 
+async def test_a_contributor_that_fails_stands_as_a_problem_until_it_gives_completions(fast, autojump_clock, caplog):
+    seen = []
+
+    async def failing(call):
+        seen.append(member.node.standing.get("contributor"))
+        if call <= 2:
+            raise AnswerFailed(f"broken {call}")
+
+    member = Member(1, fast, MemoryHub(), before=failing)
+    await play(1, member)
+    assert seen == [None, "broken 1", "broken 2"]
+    assert "contributor" not in member.node.standing
+    assert [record.levelname for record in caplog.records if "broken" in record.message] == ["ERROR"] * 2
+
+
 async def test_only_the_unanswered_groups_before_an_answered_one_are_shared(fast, autojump_clock):
     member = Member(1, fast, MemoryHub())
     answering(member, [1])
