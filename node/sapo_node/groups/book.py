@@ -64,6 +64,8 @@ CREATE TABLE IF NOT EXISTS groups (
     envelope BLOB, body BLOB -- as the issuer signed them, for `rollouts export`
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS groups_of_peers ON groups (peer, epoch, counter, k) WHERE peer != '';
+CREATE INDEX IF NOT EXISTS groups_of_this_node ON groups (epoch, counter, k) WHERE peer = '';
+CREATE INDEX IF NOT EXISTS groups_on_offer ON groups (peer, epoch, counter, k) WHERE state = 'verified';
 CREATE INDEX IF NOT EXISTS groups_of_envelope ON groups (envelope_id);
 CREATE INDEX IF NOT EXISTS groups_by_state ON groups (state, number);
 CREATE INDEX IF NOT EXISTS groups_needed ON groups (needed) WHERE needed > 0;
@@ -88,7 +90,9 @@ _GIVES_WAY = (Tier.STRANGER, Tier.PROVEN, Tier.FRIEND)
 _SIZE = "(coalesce(length(completions), 0) + coalesce(length(envelope), 0) + coalesce(length(body), 0))"
 """Bytes of the texts of a group. JSON in ASCII has as many characters as bytes."""
 _READ_ROWS = 256
-_OF_KEY = "peer = ? AND epoch = ? AND counter = ? AND k = ?"
+_ON_OFFER = f"state = '{State.VERIFIED}'"
+_OF_KEY = "peer = ? AND peer != '' AND epoch = ? AND counter = ? AND k = ?"
+"""SQLite uses a partial index only where the query has its condition in words."""
 
 
 Bodies = tuple[bytes | None, ...]
@@ -155,8 +159,7 @@ class Book:
         self._has_changed = False
         """Whether groups were written since `flush`."""
         on_offer = database.rows(
-            f"SELECT peer, count(*), sum({_SIZE}) FROM groups WHERE state = ? GROUP BY peer",  # noqa: S608 - ours
-            State.VERIFIED,
+            f"SELECT peer, count(*), sum({_SIZE}) FROM groups WHERE {_ON_OFFER} GROUP BY peer"  # noqa: S608 - ours
         )
         self._held: Counter[str] = Counter({peer: groups for peer, groups, _ in on_offer})
         self._bytes: Counter[str] = Counter({peer: size for peer, _, size in on_offer})
@@ -313,8 +316,7 @@ class Book:
     def offered(self) -> list[VerifiedGroup]:
         """All groups on offer, in a stable order."""
         keys = self._database.rows(
-            "SELECT peer, epoch, counter, k FROM groups WHERE state = ? ORDER BY peer, epoch, counter, k",
-            State.VERIFIED,
+            f"SELECT peer, epoch, counter, k FROM groups WHERE {_ON_OFFER} ORDER BY peer, epoch, counter, k"  # noqa: S608 - ours
         )
         self._offered = {key: self._offered.get(key) or self._read(key) for key in keys}
         return list(self._offered.values())
@@ -335,8 +337,8 @@ class Book:
                 self._passed[group.key] = why
                 if before.get(group.key) != why:
                     self._database.execute(
-                        f"UPDATE groups SET why = ? WHERE {_OF_KEY} AND state = ?",  # noqa: S608 - ours
-                        *(why, *group.key, State.VERIFIED),
+                        f"UPDATE groups SET why = ? WHERE {_ON_OFFER} AND {_OF_KEY}",  # noqa: S608 - ours
+                        *(why, *group.key),
                     )
 
     def advance(self, epoch: int) -> None:
@@ -403,7 +405,7 @@ class Book:
 
     def _trim(self) -> None:
         """Drop what is on offer beyond MAX_GROUPS and MAX_BYTES."""
-        arrived = self._database.rows("SELECT peer FROM groups WHERE state = ? ORDER BY number", State.VERIFIED)
+        arrived = self._database.rows(f"SELECT peer FROM groups WHERE {_ON_OFFER} ORDER BY number")  # noqa: S608 - ours
         arrived.sort(key=lambda row: _GIVES_WAY.index(self._tier(row[0])))
         for (peer,) in arrived:
             if not self._is_full():
@@ -412,8 +414,8 @@ class Book:
 
     def _drop_first(self, peer: str) -> int:
         """Drop the group of a peer that arrived first; how many groups that are."""
-        first = "number = (SELECT min(number) FROM groups WHERE peer = ? AND state = ?)"
-        return self._drop(NotDrawn.MADE_ROOM, first, peer, State.VERIFIED)
+        first = f"number = (SELECT min(number) FROM groups WHERE {_ON_OFFER} AND peer = ?)"  # noqa: S608 - ours
+        return self._drop(NotDrawn.MADE_ROOM, first, peer)
 
     def _drop(self, why: str, condition: str, *values: object) -> int:
         """Leave out the groups on offer that meet a condition; their number."""
@@ -424,9 +426,9 @@ class Book:
     def _withdraw(self, state: State, why: str, step: int | None, condition: str, *values: object) -> int:
         """Groups on offer that meet a condition change their state; their number."""
         gone = self._database.rows(
-            f"UPDATE groups SET state = ?, why = ?, step = ?, at = ? WHERE state = ? AND {condition} "  # noqa: S608 - ours
+            f"UPDATE groups SET state = ?, why = ?, step = ?, at = ? WHERE {_ON_OFFER} AND {condition} "  # noqa: S608 - ours
             f"RETURNING peer, epoch, counter, k, {_SIZE}",
-            *(state, why, step, self._now(), State.VERIFIED, *values),
+            *(state, why, step, self._now(), *values),
         )
         for *key, size in gone:
             self._offered.pop((key[0], key[1], key[2], key[3]), None)
@@ -457,9 +459,9 @@ class Book:
         alone; its number.
         """
         row = self._database.row(
-            f"UPDATE groups SET needed = ? WHERE number = (SELECT max(number) FROM groups WHERE {_OF_KEY}) "  # noqa: S608 - ours
-            "AND completions IS NOT NULL RETURNING number",
-            *(step, *group.key),
+            "UPDATE groups SET needed = ? WHERE number = (SELECT max(number) FROM groups WHERE peer = '' AND epoch = ? "
+            "AND counter = ? AND k = ?) RETURNING number",
+            *(step, group.epoch, group.counter, group.k),
         )
         return int(row[0]) if row else self.enter(step, group)
 
@@ -535,15 +537,13 @@ class Book:
         """Delete the oldest groups beyond what is kept, that are neither on offer nor in a stored batch."""
         self._delete("number <= (SELECT max(number) FROM groups) - ? AND envelope IS NULL", KEPT_GROUPS)
         while self._stored_bytes - self._bytes.total() > self._kept_bytes:
-            if not self._delete(
-                "number = (SELECT min(number) FROM groups WHERE state != ? AND needed = 0)", State.VERIFIED
-            ):
+            if not self._delete(f"number = (SELECT min(number) FROM groups WHERE NOT {_ON_OFFER} AND needed = 0)"):  # noqa: S608 - ours
                 return
 
     def _delete(self, condition: str, *values: object) -> int:
         gone = self._database.rows(
-            f"DELETE FROM groups WHERE {condition} AND state != ? AND needed = 0 RETURNING {_SIZE}",  # noqa: S608 - ours
-            *(*values, State.VERIFIED),
+            f"DELETE FROM groups WHERE {condition} AND NOT {_ON_OFFER} AND needed = 0 RETURNING {_SIZE}",  # noqa: S608 - ours
+            *values,
         )
         self._stored_bytes -= sum(size for (size,) in gone)
         return len(gone)
@@ -563,7 +563,7 @@ def counts(database: Database) -> dict[str, int]:
 
 def of_peer(database: Database, peer: str) -> list[Entry]:
     """The newest groups of a peer, newest first."""
-    return _entries(database, "WHERE peer = ? ORDER BY number DESC LIMIT ?", peer, KEPT_GROUPS)
+    return _entries(database, "WHERE peer = ? AND peer != '' ORDER BY number DESC LIMIT ?", peer, KEPT_GROUPS)
 
 
 def local_round(database: Database, epoch: int, counter: int) -> list[Entry]:

@@ -265,8 +265,8 @@ def _peer(database: Database, peer: str, begins: Callable[[int], float] | None) 
     account = account_of(database, peer)
     cause = cause_of(database, account, begins)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", peer) or (0, 0)
-    on_offer = "SELECT count(*) FROM groups WHERE peer = ? AND state = ?"
-    [(waiting,)] = database.rows(on_offer, peer, State.VERIFIED)
+    on_offer = f"SELECT count(*) FROM groups WHERE peer = ? AND state = '{State.VERIFIED}'"  # noqa: S608 - ours
+    [(waiting,)] = database.rows(on_offer, peer)
     return PeerView(
         peer=peer,
         tier=account.tier.value,
