@@ -89,7 +89,7 @@ docs: $(STAMP)
 slow: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load,cluster,tensorboard]'
 	-scripts/vllm-environment $(VLLM_VENV)
-	-$(BIN)/sapo-node fetch smollm2
+	-$(BIN)/sapo-node model fetch smollm2
 	VLLM_VENV=$(VLLM_VENV) $(BIN)/python -m pytest -m slow --timeout 1800
 
 # What each terminal printed is in build/walk/ afterwards.

@@ -1,15 +1,14 @@
 """The reference of the documentation site, written from the code: every command, key of the configuration and curve."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 import click
 
 from sapo_adversary.cli.main import cli as adversary
-from sapo_node.app.config import Config
-from sapo_node.app.environment import variable_of
+from sapo_node.app.config import SETTINGS, Config, variable_of
 from sapo_node.cli.main import cli as node
-from sapo_node.observability.curves.names import CURVES, EVALUATION, REWARD_STD
+from sapo_node.observability.curves import CURVES, EVALUATION, REWARD_STD
 from sapo_protocol.toml import toml_value
 
 STATE = "~/.local/state/sapo-node"
@@ -28,8 +27,8 @@ key or variable is an error. More variables are no keys: SAPO_NODE_PASSPHRASE, o
 SAPO_NODE_PASSPHRASE_FILE, which names a file that holds it; and SAPO_NODE_API_KEY, for `contribute --endpoint` and
 `start --generate`.
 
-| key | default | environment | option of `start` | meaning |
-|---|---|---|---|---|
+| key | default | values | environment | option of `start` | meaning |
+|---|---|---|---|---|---|
 """
 
 
@@ -54,7 +53,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def curves() -> dict[str, str]:
     """The meaning of each curve."""
-    rounds = {name: curve.meaning for name, curve in CURVES.items()}
+    rounds = {name: meaning for name, (meaning, _) in CURVES.items()}
     return rounds | {REWARD_STD: "standard deviation of the rewards of all local completions"} | EVALUATION
 
 
@@ -64,10 +63,9 @@ def keys() -> Iterator[tuple[str, ...]]:
     assert start is not None
     options = {each.name: " ".join((*each.opts, *each.secondary_opts)) for each in start.params}
     defaults = asdict(Config()) | {"state": STATE}
-    for each in fields(Config):
-        option = f"`{options[each.name]}`" if each.name in options else ""
-        default = f"`{toml_value(defaults[each.name])}`"
-        yield f"`{each.name}`", default, f"`{variable_of(each.name)}`", option, each.metadata["doc"]
+    for name, row in SETTINGS.items():
+        option = f"`{options[name]}`" if name in options else ""
+        yield f"`{name}`", f"`{toml_value(defaults[name])}`", row.wanted, f"`{variable_of(name)}`", option, row.meaning
 
 
 def commands(name: str, group: click.Group) -> Iterator[str]:

@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Attack, Key, Kit
 from sapo_adversary.scoring import SharedScorer
-from sapo_node.cli.commands.numbers import Number
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.options import PATH, Number
 from sapo_node.net.interface import Channel, NetworkNotice, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings

@@ -12,8 +12,7 @@ from rich.table import Table
 from research.gossip_cost.cost import MEASURED, MESSAGES, Swarm, measure
 from sapo_adversary.cli.played import to_output
 from sapo_adversary.files import to_json, writable_folder, write_whole
-from sapo_node.cli.commands.numbers import Number
-from sapo_node.cli.commands.options import as_json, run_command_line, stderr
+from sapo_node.cli.commands.options import Number, as_json, run_command_line, stderr
 from sapo_node.cli.terminal import Terminal
 from sapo_protocol.limits import MAX_SHARDS
 

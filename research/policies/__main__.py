@@ -9,8 +9,7 @@ from rich.table import Table
 
 from research.policies import POLICIES, meta_of, prepare_all
 from sapo_adversary.simulator.runs import default_policies
-from sapo_node.cli.commands.options import as_json, run_command_line, stderr
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.options import PATH, as_json, run_command_line, stderr
 from sapo_node.cli.terminal import Terminal
 
 

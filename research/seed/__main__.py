@@ -13,7 +13,7 @@ from research.seed import measure
 from research.seed.build import build
 from research.seed.recipe import Recipe
 from sapo_adversary.simulator.learning import one_core
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.options import PATH
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.model import load

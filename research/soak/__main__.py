@@ -14,9 +14,7 @@ from research.soak.play import STAY, Soak, play
 from research.soak.report import report
 from sapo_adversary.cli.played import to_output
 from sapo_adversary.files import to_json, writable_folder, write_whole
-from sapo_node.cli.commands.numbers import Number
-from sapo_node.cli.commands.options import as_json, run_command_line, stderr
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.options import PATH, Number, as_json, run_command_line, stderr
 from sapo_node.cli.terminal import Terminal
 from sapo_protocol import LocalError
 

@@ -3,9 +3,9 @@
 The continuous batching of transformers takes part too. It only generates, and is compared by its tokens for each second
 of generation.
 
-`make bench-learner MODEL=smollm2` compares them on SmolLM2 instead of the seed policy, after `sapo-node fetch smollm2`,
-and `make bench-learner MODEL=smollm2 DEVICE=cuda` on a GPU. GROUPS=64 and TOKENS=512 give rounds another size, and
-ROUNDS=2 another number of them.
+`make bench-learner MODEL=smollm2` compares them on SmolLM2 instead of the seed policy, after `sapo-node model fetch
+smollm2`, and `make bench-learner MODEL=smollm2 DEVICE=cuda` on a GPU. GROUPS=64 and TOKENS=512 give rounds another
+size, and ROUNDS=2 another number of them.
 
 On a CPU they are compared by CPU-seconds of one thread, which other work on the machine disturbs less than the clock on
 the wall.

@@ -69,7 +69,7 @@ class Tour:
         found = {}
         for path in self._folder.rglob("*"):
             status = path.lstat()
-            if not stat.S_ISDIR(status.st_mode) and path.name != "lock" and not path.name.endswith(("-wal", "-shm")):
+            if not stat.S_ISDIR(status.st_mode) and not path.name.endswith(("lock", "pid", "-wal", "-shm")):
                 found[str(path.relative_to(self._folder))] = (status.st_mode, status.st_size, status.st_mtime_ns)
         return found
 
@@ -94,7 +94,7 @@ def tour(tmp_path_factory):
         ForkServer(folder, ENVIRONMENT | settings | {"OMP_NUM_THREADS": "1"}) as server,
         socket.create_server(("127.0.0.1", 0)) as taken,
     ):
-        for command in ("start --rounds 2 --no-mdns --dashboard off", "backup backup.tar"):
+        for command in ("start --rounds 2 --no-mdns --dashboard off", "state backup backup.tar"):
             done = server.run("sapo_node", *command.split(), limit=PATIENCE)
             assert done.code == 0, done
         state = folder / "state" / "sapo-node"

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import click
 import pytest
 
 from processes import ENVIRONMENT, PATIENCE, RunningProcess, sapo_node, write_swarm
+from sapo_node.app.config import SETTINGS
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.commands.sections import default_of
+from sapo_node.cli.commands.options import Option
 from sapo_node.cli.main import cli, main
 from sapo_node.observability.metrics import METRICS
 from sapo_node.storage.database import Database
@@ -26,50 +26,59 @@ from sapo_node.storage.keys import create_key
 from sapo_protocol import load_manifest
 
 COMMANDS = [
-    "start",
-    "contribute",
-    "demo",
-    "keygen",
-    "status",
-    "peers",
-    "probe",
-    "eval",
-    "alone",
-    "config",
-    "verify",
-    "why",
-    "trust",
-    "untrust",
-    "ban",
-    "unban",
-    "doctor",
-    "export",
-    "manifest",
+    *(name for name in cli.list_commands(None) if name not in {"model", "peers", "rollouts", "state"}),
+    *("model fetch", "model eval", "model export"),
+    *("peers show", "peers trust", "peers untrust", "peers ban", "peers unban"),
+    *("rollouts export", "rollouts verify", "rollouts push", "state backup", "state restore"),
 ]
+"""All but `model chat`, whose answers are for people."""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(run_here, command):
-    code, told = run_here(main, command, "--help")
+    code, told = run_here(main, *command.split(), "--help")
     assert code == 0
     assert "--json" in told.out
     assert len(told.out.splitlines()) > 6
 
 
-@pytest.mark.parametrize("command", ["start", "init"])
-def test_a_command_with_many_options_shows_them_in_sections_and_each_with_its_default(run_here, command):
+@pytest.mark.parametrize("command", ["start", "init", "doctor"])
+def test_a_command_with_many_options_shows_them_in_sections(run_here, command):
     _, told = run_here(main, command, "--help")
     headings = [line for line in told.out.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert headings == ["Key, state and configuration:", "Model:", "Peers:", "Network:", "Tasks:", "Output:"]
-    shown = cli.get_command(None, command)
-    options = [each for each in shown.params if isinstance(each, click.Option)]
-    assert [each.name for each in options if not default_of(each)] == []
+    assert headings == ["Options:", "Node:", "Model:", "Training:", "Peers:", "Network:", "Output:"]
+
+
+def options():
+    """Each option of each command that a setting stands behind."""
+    for name in cli.list_commands(None):
+        command = cli.get_command(None, name)
+        for each in [command, *getattr(command, "commands", {}).values()]:
+            for param in each.params:
+                if isinstance(param, Option) and param.name in SETTINGS and param.section != "Options":
+                    yield each.name, param
+
+
+@pytest.mark.parametrize(("command", "option"), options(), ids=str)
+def test_an_option_of_a_setting_says_what_the_setting_says(command, option):
+    row = SETTINGS[option.name]
+    assert option.help.startswith(row.help)
+    assert option.section == row.section
+    assert (option.multiple, option.default in (None, ())) == (row.kind is tuple, True)
 
 
 def test_the_help_names_first_what_a_newcomer_needs(run_here):
     _, told = run_here(main, "--help")
     first = told.out.partition("First steps:\n")[2].partition("\n\n")[0]
-    assert [line.split()[0] for line in first.splitlines()] == ["demo", "start", "status", "doctor", "fetch"]
+    assert [line.split()[0] for line in first.splitlines()] == ["demo", "init", "start", "status", "doctor"]
+
+
+def test_there_are_few_commands_and_their_help_fits_into_80_columns(run_here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, told = run_here(main, "--help")
+    assert len(cli.list_commands(None)) <= 18
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert "..." not in told.out.partition("First steps:")[2]
 
 
 @pytest.fixture
@@ -141,13 +150,16 @@ TOO_LONG = "a" * 300
 """No system has a file of such a name. To look for it fails, as it does in a folder that the user may not enter."""
 BAD_INPUT = {
     "a model that cannot be looked for": (["start", "--model", TOO_LONG], f"cannot use {TOO_LONG}: File name too long"),
-    "an export that cannot be looked for": (["export", TOO_LONG], f"cannot use {TOO_LONG}: File name too long"),
+    "an export that cannot be looked for": (
+        ["model", "export", TOO_LONG],
+        f"cannot use {TOO_LONG}: File name too long",
+    ),
     "a new configuration that cannot be looked for": (["init", TOO_LONG], f"cannot use {TOO_LONG}: File name too long"),
-    "a backup into no folder": (["backup", "nowhere/x.tar"], "cannot write the backup nowhere/x.tar"),
-    "a backup below a file": (["backup", "file/x.tar"], "cannot write the backup file/x.tar"),
-    "a backup of a swarm that was not joined": (["backup", "x.tar", "--swarm", "interop"], "sapo-node start"),
-    "a restore from a folder": (["restore", "folder"], "not a backup"),
-    "a restore from a pipe": (["restore", "pipe", "--swarm", "interop"], "not a backup"),
+    "a backup into no folder": (["state", "backup", "nowhere/x.tar"], "cannot write the backup nowhere/x.tar"),
+    "a backup below a file": (["state", "backup", "file/x.tar"], "cannot write the backup file/x.tar"),
+    "a backup of a swarm that was not joined": (["state", "backup", "x.tar", "--swarm", "interop"], "sapo-node start"),
+    "a restore from a folder": (["state", "restore", "folder"], "not a backup"),
+    "a restore from a pipe": (["state", "restore", "pipe", "--swarm", "interop"], "not a backup"),
     "a key that is a folder": (["status", "--key", "folder"], "is a folder, not a key file"),
     "a key that is a pipe": (["status", "--key", "pipe"], "not a key file"),
     "a new key below a file": (["keygen", "--key", "file/k"], "file is not a folder"),
@@ -184,7 +196,7 @@ def odd_files(tmp_path_factory):
 
 @pytest.mark.parametrize(("arguments", "reason"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
 def test_bad_input_is_one_line_that_says_what_is_wrong(odd_files, monkeypatch, run_here, arguments, reason):
-    where = ["--state", "state"] if arguments[0] in {"backup", "export", "restore", "status", "start"} else []
+    where = ["--state", "state"] if arguments[0] in {"model", "state", "status", "start"} else []
     monkeypatch.chdir(odd_files)
     code, told = run_here(main, *arguments, *where)
     [refused] = told.err.splitlines()
@@ -220,16 +232,16 @@ def played(tmp_path_factory):
 
 def test_everything_that_a_node_keeps_is_for_its_owner_alone(played, tmp_path, ran):
     state, where = played.folder / "state", played.where
-    assert sapo_node("backup", tmp_path / "state.tar", *where, umask=0).returncode == 0
+    assert sapo_node("state", "backup", tmp_path / "state.tar", *where, umask=0).returncode == 0
     kept = [played.folder / "node.key", tmp_path / "state.tar", state, *state.rglob("*")]
     assert {"node.sqlite", "lock", "latest", "weights.safetensors", "meta.json"} <= {each.name for each in kept}
     assert [each for each in kept if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
-    restored = sapo_node("restore", tmp_path / "state.tar", *where[:4], "--state", tmp_path / "moved", umask=0)
+    restored = sapo_node("state", "restore", tmp_path / "state.tar", *where[:4], "--state", tmp_path / "moved", umask=0)
     moved = [tmp_path / "moved", *(tmp_path / "moved").rglob("*")]
     assert [each for each in moved if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
     assert "listens for two epochs (20 min) before it publishes" in restored.stdout
     other = ("--swarm", "starter", *where[2:4], "--state", tmp_path / "other")
-    assert "--key and --swarm" in one_line_error(*ran("restore", tmp_path / "state.tar", *other))
+    assert "--key and --swarm" in one_line_error(*ran("state", "restore", tmp_path / "state.tar", *other))
 
 
 def test_others_can_write_nothing_that_a_command_makes_whatever_the_umask(tmp_path):
@@ -254,7 +266,7 @@ def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path, ran):
 
 @pytest.mark.slow
 def test_eval_of_the_base_needs_no_node_and_measures_the_policy_in_the_package():
-    done = sapo_node("eval", "--base", "--prompts", 4, "--json")
+    done = sapo_node("model", "eval", "--base", "--prompts", 4, "--json")
     result = json.loads(done.stdout)
     assert result["step"] == 0
     assert len(result["per_task"]) == 6
@@ -287,12 +299,12 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(played, told):
     lines = [json.loads(line) for line in told("status", *where, "--rounds").splitlines()]
     assert lines == [{name: each[name] for name in METRICS} for each in rounds]
     assert all(line["learning_rate"] > 0 for line in lines)
-    trained = json.loads(told("eval", *where, "--prompts", 2, "--samples", 3, "--json"))
+    trained = json.loads(told("model", "eval", *where, "--prompts", 2, "--samples", 3, "--json"))
     assert (trained["step"], trained["samples"]) == (3, 3)
 
 
 def test_chat_answers_each_line_and_says_whom_it_asks(played):
-    done = sapo_node("chat", *played.where, input="What is 2 + 2?\n\nWhat is 3 + 3?\n")
+    done = sapo_node("model", "chat", *played.where, input="What is 2 + 2?\n\nWhat is 3 + 3?\n")
     assert done.returncode == 0, done.stderr
     assert done.stderr == "seed after 3 rounds; Ctrl-D ends\n"
     assert len(done.stdout.splitlines()) == 2
@@ -302,7 +314,7 @@ def test_chat_answers_each_line_and_says_whom_it_asks(played):
 @pytest.mark.slow
 def test_chat_answers_a_line_that_is_not_utf_8(played):
     line = "What is \udcff 2 + 2?\n"
-    done = sapo_node("chat", *played.where, input=line, encoding="utf-8", errors="surrogateescape")
+    done = sapo_node("model", "chat", *played.where, input=line, encoding="utf-8", errors="surrogateescape")
     assert (done.returncode, done.stderr) == (0, "seed after 3 rounds; Ctrl-D ends\n")
     assert done.stdout.strip()
 
@@ -335,7 +347,7 @@ def test_keygen_asks_for_no_passphrase_of_a_key_that_exists(tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_ends_a_chat_at_its_prompt(played):
     terminal, theirs = pty.openpty()
-    command = [sys.executable, "-m", "sapo_node", "chat", "--base", *map(str, played.where)]
+    command = [sys.executable, "-m", "sapo_node", "model", "chat", "--base", *map(str, played.where)]
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=ENVIRONMENT, start_new_session=True
     ) as process:
@@ -358,7 +370,7 @@ def test_the_curves_hold_every_round_also_the_last(played):
 
 
 def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_and_rounds(played, tmp_path, told):
-    done = told("export", tmp_path / "out", *played.where, "--json")
+    done = told("model", "export", tmp_path / "out", *played.where, "--json")
     assert json.loads(done) == {"step": 3, "note": None, "output": str(tmp_path / "out"), "pushed": None}
     card = (tmp_path / "out" / "README.md").read_text()
     assert "# seed, trained in the swarm here" in card
@@ -372,14 +384,14 @@ def test_eval_with_the_configuration_of_a_node_measures_what_the_node_has_learnt
     named = zip(("swarm", "key", "state"), played.where[1::2], strict=True)
     config = tmp_path / "node.toml"
     config.write_text("".join(f"{name} = {json.dumps(str(value))}\n" for name, value in named))
-    asked = ("eval", "--config", config, "--prompts", 1, "--json")
+    asked = ("model", "eval", "--config", config, "--prompts", 1, "--json")
     assert json.loads(told(*asked))["step"] == 3
     assert json.loads(told(*asked, "--base"))["step"] == 0
 
 
 @pytest.mark.slow
 def test_the_best_weights_of_a_node_that_was_never_better_are_said_to_be_those_before_training(played, tmp_path):
-    done = sapo_node("export", tmp_path / "out", *played.where, "--best")
+    done = sapo_node("model", "export", tmp_path / "out", *played.where, "--best")
     assert done.returncode == 0, done.stderr
     assert "best weights, step 0 written" in done.stdout
     assert "the weights before any training" in done.stderr

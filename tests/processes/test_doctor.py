@@ -14,9 +14,7 @@ from processes import RunningProcess, sapo_node, write_swarm
 from sapo_adversary.load.keys import identity_of
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.doctor import _learner, examine
-from sapo_node.cli.doctor_network import check_bootstrap
-from sapo_node.cli.findings import State
+from sapo_node.cli.doctor import State, _learner, check_bootstrap, examine
 from sapo_node.cli.main import main
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database

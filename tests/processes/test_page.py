@@ -31,7 +31,7 @@ def test_the_metrics_of_a_relay_follow_a_peer_that_comes_and_goes_when_the_opera
             peer = other.until_event("started")["peer_id"]
             until_connected(started["page"], 1)
             where = ("--swarm", swarm, "--key", folder / "node.key", "--state", folder / "state")
-            code, said = run_here(main, "ban", peer, *where)
+            code, said = run_here(main, "peers", "ban", peer, *where)
             assert code == 0, said
             until_connected(started["page"], 0)
 

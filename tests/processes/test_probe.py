@@ -1,4 +1,4 @@
-"""`sapo-node probe`, as its users run it, on real models."""
+"""`sapo-node init --dry-run`, as its users run it, on real models."""
 
 import json
 
@@ -10,10 +10,10 @@ from tiny_models import write_model
 
 @pytest.mark.slow
 def test_the_model_in_the_package_can_learn_from_its_swarm(tmp_path):
-    done = sapo_node("probe", "--prompts", 2, cwd=tmp_path)
+    done = sapo_node("init", "--dry-run", "--prompts", 2, "--state", tmp_path / "state", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "of 6 tasks can be learnt" in done.stdout
-    assert "sapo-node start --model seed --swarm starter" in done.stdout
+    assert "sapo-node start --state" in done.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -21,15 +21,16 @@ def test_the_model_in_the_package_can_learn_from_its_swarm(tmp_path):
 def test_a_model_without_skill_is_told_what_may_help_and_keeps_its_folder_as_it_is(tmp_path):
     model = write_model(tmp_path / "tiny", "llama")
     files = sorted(model.iterdir())
-    done = sapo_node("probe", "--model", model, "--prompts", 1, "--max-tokens", 8, "--json", cwd=tmp_path)
+    asked = ("--dry-run", "--model", model, "--state", "state", "--prompts", 1, "--max-tokens", 8, "--json")
+    done = sapo_node("init", *asked, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
-    assert found["learnable"] == []
-    assert {task["verdict"] for task in found["tasks"].values()} == {"too hard"}
-    assert min(task["cut"] for task in found["tasks"].values()) > 0.5  # a random model may end early by chance
+    tasks = found["probe"]["tasks"].values()
+    assert found["probe"]["learnable"] == []
+    assert {task["verdict"] for task in tasks} == {"too hard"}
+    assert min(task["cut"] for task in tasks) > 0.5  # a random model may end early by chance
     assert any("--max-tokens" in each for each in found["advice"])
-    assert found["memory"].startswith("memory: about")
-    assert found["round"]["generate_seconds"] > 0
-    assert found["round"]["train_seconds"] > 0
+    assert found["probe"]["round"]["generate_seconds"] > 0
+    assert found["probe"]["round"]["train_seconds"] > 0
     assert sorted(model.iterdir()) == files
     assert list(tmp_path.iterdir()) == [model]

@@ -62,9 +62,6 @@ start --no-train --key locked.key --passphrase-file missing | 1 | missing & {abs
 start --key locked.key --passphrase x --passphrase-file passphrase | 2 | either --passphrase or --passphrase-file
 start --no-train --key locked.key --passphrase-file passphrase --state node.key | 1 | node.key & another --state
 
-# fleet
-fleet                                       | 2 | missing argument & URL
-fleet node.toml                             | 1 | 'node.toml' is no address of a page & http://
 
 # keygen
 keygen --key node.key                       | 1 | node.key exists & never overwritten & another path
@@ -151,24 +148,22 @@ config ~nobody-has-this-name/n.toml         | 1 | no home folder for ~nobody-has
 config configs/unknown.toml                 | 1 | unknown key 'extrenal' & did you mean 'external'
 config configs/alien.toml                   | 1 | unknown key 'qqqq' & sapo-node config
 config configs/red.toml                     | 1 | unknown key & sapo-node config
-config configs/type.toml                    | 1 | local must be a whole number
-config configs/list.toml                    | 1 | trusted must be a list of strings
-config configs/numbers.toml                 | 1 | listen must be a list of strings
-config configs/yes.toml                     | 1 | mdns must be true or false
+config configs/type.toml                    | 1 | local is .* & a whole number from 1 to 16
+config configs/list.toml                    | 1 | trusted is .* & a list of strings
+config configs/numbers.toml                 | 1 | listen is .* & a list of strings
+config configs/yes.toml                     | 1 | mdns is .* & true or false
 config configs/range.toml                   | 1 | local is 0 & whole number from 1 to 16
 config configs/rate.toml                    | 1 | learning_rate is nan & above 0
-config configs/filters.toml                   | 1 | filters holds 'nonsense' & give some of & n-gram
+config configs/filters.toml                   | 1 | filters is .*'nonsense' & give some of & n-gram
 config configs/choice.toml                  | 1 | external_objective is 'none' & positive-only
 config configs/peer.toml                    | 1 | '12D3KooWnonsense' is not & peer id
 config configs/base58.toml                  | 1 | '0OIl' is not a peer id & base58
 config configs/both.toml                    | 1 | trusted and banned both hold {other} & out of one
-config configs/external.toml                | 1 | external must be & auto
+config configs/external.toml                | 1 | external is & auto
 start --config configs/unknown.toml         | 1 | unknown key 'extrenal' & did you mean 'external'
 
 # The state, as every command reads it.
 status --state missing                      | 1 | {no-state} missing & sapo-node start
-alone --state missing                       | 1 | {no-state} missing & sapo-node start
-alone --rounds 0                            | 2 | --rounds & 0 is not in the range x>=1
 status --state node.key                     | 1 | node.key & {no-folder}|no state at
 status --key other.key                      | 1 | {no-state} & sapo-node start
 status --state states/damaged               | 1 | node.sqlite is damaged & restore it from a backup
@@ -202,13 +197,13 @@ doctor --swarm manifests/hinted.toml     | 1 | manifests/hinted.bootstrap, line 
 {relay} --dashboard nonsense          | 1 | dashboard is 'nonsense' & 127.0.0.1:8080 & off
 {relay} --dashboard 127.0.0.1:{busy} | 1 | cannot listen on 127.0.0.1:{busy} & --dashboard
 start {fresh} --local 0                     | 1 | local is 0 & from 1 to 16
-start {fresh} --local four                  | 2 | --local & 'four' is not a valid integer
+start {fresh} --local four                  | 2 | --local & 'four' & whole number from 1 to 16
 start {fresh} --external 257                | 1 | external is 257 & from 0 to 256
-start {fresh} --external many               | 2 | --external & neither a whole number nor `auto`
+start {fresh} --external many               | 2 | --external & whole number & auto
 start {fresh} --max-tokens 0                | 1 | max_tokens is 0 & from 1
 start {fresh} --local 16 --max-tokens 65536  | 1 | may have 8,388,608 & lower --local or --max-tokens
 start {fresh} --examples 9                  | 1 | examples is 9 & from 0 to 8
-start {fresh} --examples few                | 2 | --examples & neither a whole number nor `auto`
+start {fresh} --examples few                | 2 | --examples & whole number & auto
 start {fresh} --lora-layers -1              | 1 | lora_layers is -1 & from 0 to 1024
 start {fresh} --thinking hard               | 2 | unexpected extra argument & hard
 start {fresh} --rounds 0                    | 2 | --rounds & 0 is not in the range
@@ -216,13 +211,13 @@ start {fresh} --rounds 0                    | 2 | --rounds & 0 is not in the ran
 start {fresh} --dtype float16               | 2 | --dtype & bfloat16
 start {fresh} --device gpu                  | 2 | --device & cuda
 start {fresh} --model gpt2                  | 1 | gpt2 & owner/name|[a-z-]+/gpt2
-start {fresh} --model smollm2               | 1 | smollm2 is not on this machine & sapo-node fetch smollm2
+start {fresh} --model smollm2               | 1 | smollm2 is not on this machine & sapo-node model fetch smollm2
 start {fresh} --model missing.gguf          | 1 | there is no file missing.gguf
 start {fresh} --model noise.gguf            | 1 | noise.gguf cannot be converted & no GGUF file
 start {fresh} --model somebody/tiny         | 1 | somebody/tiny & cannot be downloaded & network
 
 # Models: each starts a learner, which takes seconds; `test_learner_models.py` tries many more.
-eval --base --model somebody/tiny           | 1 | somebody/tiny & cannot be downloaded & network
+model eval --base --model somebody/tiny           | 1 | somebody/tiny & cannot be downloaded & network
 
 # init
 init node.key                               | 1 | node.key exists & --force
@@ -234,16 +229,16 @@ init new/n --local 0                        | 1 | local is 0 & from 1 to 16
 init new/n --prompts 0                      | 2 | --prompts & 0 is not in the range
 init new/n --key {bytes}                    | 1 | key is & not UTF-8
 init new/n --swarm nowhere                  | 1 | no manifest 'nowhere'
-init new/n --model smollm2                  | 1 | smollm2 is not on this machine & sapo-node fetch smollm2
+init new/n --model smollm2                  | 1 | smollm2 is not on this machine & sapo-node model fetch smollm2
 init new/n --model missing.gguf             | 1 | there is no file missing.gguf
 init new/n --bootstrap nonsense             | 1 | 'nonsense' cannot be dialled & /p2p/<peer id>
 init new/n --key readable.key               | 1 | other users can read readable.key & chmod 600
 init new/n --state node.key                 | 1 | cannot write to the folder node.key & --state
 init new/n --listen nonsense                | 1 | --listen 'nonsense' is not a usable address
 
-# fetch
-fetch smollm3                               | 1 | no model 'smollm3' & known are smollm2
-fetch smollm2 now                           | 2 | unexpected extra argument & now
+# model fetch
+model fetch smollm3                               | 1 | no model 'smollm3' & known are smollm2
+model fetch smollm2 now                           | 2 | unexpected extra argument & now
 
 # contribute
 contribute                                  | 2 | --endpoint with --model & --program & --terminal
@@ -275,14 +270,14 @@ demo --prompts 0                          | 2 | --prompts & x>=1
 demo --model gpt2                           | 1 | gpt2 & owner/name|[a-z-]+/gpt2
 demo --swarm nowhere                        | 1 | no manifest 'nowhere'
 
-# probe
-probe --prompts 0                           | 2 | --prompts & x>=1
-probe --model gpt2                          | 1 | gpt2 & owner/name|[a-z-]+/gpt2
-probe --model mixed                         | 1 | mixed & no usable causal language model
-probe --examples 9                          | 1 | examples is 9 & from 0 to 8
-probe --swarm nowhere                       | 1 | no manifest 'nowhere'
-probe --swarm manifests/plugin.toml         | 1 | task & another package defines & install
-probe --prompts 1 --max-tokens 60000        | 1 | 60000 leaves none for a prompt & give a lower --max-tokens
+# init
+init --dry-run --prompts 0                           | 2 | --prompts & x>=1
+init --dry-run --model gpt2                          | 1 | gpt2 & owner/name|[a-z-]+/gpt2
+init --dry-run --model mixed                         | 1 | mixed & no usable causal language model
+init --dry-run --examples 9                          | 1 | examples is 9 & from 0 to 8
+init --dry-run --swarm nowhere                       | 1 | no manifest 'nowhere'
+init --dry-run --swarm manifests/plugin.toml         | 1 | task & another package defines & install
+init --dry-run --prompts 1 --max-tokens 60000        | 1 | 60000 leaves none for a prompt & give a lower --max-tokens
 
 # status, peers, why
 peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers
@@ -301,29 +296,18 @@ peers {peer} --state states/judged --output place     | 1 | cannot write place
 status --rounds --state missing             | 1 | {no-state} missing & sapo-node start
 
 # Decisions about peers. The states that are there are not written to: a row may only be refused.
-ban                                         | 2 | missing argument 'PEER'
-ban 12D3KooWnobody                          | 1 | 12D3KooWnobody & sapo-node peers
-ban ''                                      | 1 | its beginning or its end & sapo-node peers
-ban {escape}                                | 1 | no peer begins or ends & sapo-node peers
-ban {peer}                                   | 1 | this node itself
-ban {other} --state missing                 | 1 | {no-state} missing & sapo-node start
-ban {other} --key missing.key               | 1 | no key file missing.key
-ban {other} --state states/damaged          | 1 | damaged & backup
-trust 12D3KooW --state states/judged        | 1 | 3 peers & begin
-trust {peer}                                 | 1 | this node itself
-unban {other}                               | 1 | {other} is not banned & sapo-node peers
-untrust {other}                             | 1 | {other} is not trusted & sapo-node peers
-peers export                                | 2 | missing argument 'FILE'
-peers export missing/x                      | 1 | cannot write missing/x
-peers export place                          | 1 | cannot write place
-peers import noise                          | 2 | missing option '--from'
-peers import missing --from {other}         | 1 | missing & {absent}
-peers import place --from {other}           | 1 | place & {is-folder}
-peers import pipe --from {other}            | 1 | pipe & {no-file}
-peers import huge --from {other}            | 1 | huge & {too-large}
-peers import noise --from {other}           | 1 | noise is not a list & sapo-node peers export
-peers import empty --from {other}           | 1 | empty is not a list & sapo-node peers export
-peers import deep.toml --from {other}       | 1 | deep.toml is not a list
+peers ban                                         | 2 | missing argument 'PEER'
+peers ban 12D3KooWnobody                          | 1 | 12D3KooWnobody & sapo-node peers
+peers ban ''                                      | 1 | its beginning or its end & sapo-node peers
+peers ban {escape}                                | 1 | no peer begins or ends & sapo-node peers
+peers ban {peer}                                   | 1 | this node itself
+peers ban {other} --state missing                 | 1 | {no-state} missing & sapo-node start
+peers ban {other} --key missing.key               | 1 | no key file missing.key
+peers ban {other} --state states/damaged          | 1 | damaged & backup
+peers trust 12D3KooW --state states/judged        | 1 | 3 peers & begin
+peers trust {peer}                                 | 1 | this node itself
+peers unban {other}                               | 1 | {other} is not banned & sapo-node peers
+peers untrust {other}                             | 1 | {other} is not trusted & sapo-node peers
 
 # verify
 verify                                      | 2 | missing argument 'FILE'
@@ -338,67 +322,66 @@ verify message --evidence                   | 1 | proves nothing in swarm 'start
 verify proof --evidence --swarm interop     | 1 | proves nothing in swarm 'interop'
 verify noise --evidence                     | 1 | proves nothing
 
-# eval, export
-eval --prompts 0                          | 2 | --prompts & x>=1
-eval --samples 65                           | 2 | --samples & 1<=x<=64
-eval --examples -1                          | 1 | examples is -1 & from 0 to 8
-eval --max-tokens 1.5                       | 2 | --max-tokens & neither a whole number nor `auto`
-eval --model somebody/tiny                  | 1 | belong to seed \(all weights\) & --model seed & start over
-chat --lora 4                               | 1 | belong to seed \(all weights\) & --lora 0 & start over
-eval --key missing.key                      | 1 | no key file missing.key
-eval --state missing                        | 1 | {no-state} missing & sapo-node start
-export                                      | 2 | missing argument 'OUTPUT'
-export place                                | 1 | place exists & name a new folder
-export new/x --adapter-only --push somebody/x | 1 | a folder of this machine & leave out --adapter-only & --push
-export new/x --state missing                | 1 | {no-state} missing & sapo-node start
-export new/x --lora nope                    | 2 | --lora & 'nope' is neither a whole number nor `auto`
-export new/x --lora-layers 2000             | 1 | lora_layers is 2000 & from 0 to 1024
-chat --state missing                        | 1 | {no-state} missing & sapo-node start
-chat --temperature 0                        | 2 | --temperature & 0<x<=2
-chat --temperature nan                      | 2 | --temperature & nan is not a finite number
+# model
+model eval --prompts 0                          | 2 | --prompts & x>=1
+model eval --samples 65                           | 2 | --samples & 1<=x<=64
+model eval --examples -1                          | 1 | examples is -1 & from 0 to 8
+model eval --max-tokens 1.5                       | 2 | --max-tokens & whole number & auto
+model eval --model somebody/tiny                  | 1 | belong to seed \(all weights\) & --model seed & start over
+model chat --lora 4                               | 1 | belong to seed \(all weights\) & --lora 0 & start over
+model eval --key missing.key                      | 1 | no key file missing.key
+model eval --state missing                        | 1 | {no-state} missing & sapo-node start
+model export                                      | 2 | missing argument 'OUTPUT'
+model export place                                | 1 | place exists & name a new folder
+model export new/x --adapter-only --push somebody/x | 1 | a folder of this machine & leave out --adapter-only & --push
+model export new/x --state missing                | 1 | {no-state} missing & sapo-node start
+model export new/x --lora nope                    | 2 | --lora & 'nope' & whole number & auto
+model export new/x --lora-layers 2000             | 1 | lora_layers is 2000 & from 0 to 1024
+model chat --state missing                        | 1 | {no-state} missing & sapo-node start
+model chat --temperature 0                        | 2 | --temperature & 0<x<=2
+model chat --temperature nan                      | 2 | --temperature & nan is not a finite number
 start --log-to nowhere                      | 2 | --log-to & 'nowhere' is not one of & 'jsonl'
-completion tcsh                             | 2 | 'tcsh' is not one of 'bash', 'zsh', 'fish'
-export new/x --dtype float64                | 2 | --dtype & bfloat16
+model export new/x --dtype float64                | 2 | --dtype & bfloat16
 
-# backup
-backup                                      | 2 | missing argument 'OUTPUT'
-backup backup.tar                           | 1 | backup.tar exists & name a new file
-backup place                                | 1 | place exists & name a new file
-backup /dev/full                            | 1 | /dev/full exists & name a new file
-backup missing/x.tar                        | 1 | missing/x.tar & no such (file|folder)|make|there is no
-backup node.key/x.tar                       | 1 | node.key/x.tar|node.key & {no-folder}
-backup /proc/x.tar                          | 1 | /proc/x.tar|/proc & cannot (write|be written)
-backup new/x.tar --key missing.key          | 1 | no key file missing.key
-backup new/x.tar --state missing            | 1 | {no-state} missing & sapo-node start
-backup new/x.tar --state states/damaged     | 1 | damaged
-backup new/x.tar --state states/noise       | 1 | damaged
-backup new/x.tar --state states/alien       | 1 | node.sqlite
+# state backup
+state backup                                      | 2 | missing argument 'OUTPUT'
+state backup backup.tar                           | 1 | backup.tar exists & name a new file
+state backup place                                | 1 | place exists & name a new file
+state backup /dev/full                            | 1 | /dev/full exists & name a new file
+state backup missing/x.tar                        | 1 | missing/x.tar & no such (file|folder)|make|there is no
+state backup node.key/x.tar                       | 1 | node.key/x.tar|node.key & {no-folder}
+state backup /proc/x.tar                          | 1 | /proc/x.tar|/proc & cannot (write|be written)
+state backup new/x.tar --key missing.key          | 1 | no key file missing.key
+state backup new/x.tar --state missing            | 1 | {no-state} missing & sapo-node start
+state backup new/x.tar --state states/damaged     | 1 | damaged
+state backup new/x.tar --state states/noise       | 1 | damaged
+state backup new/x.tar --state states/alien       | 1 | node.sqlite
 
-# restore
-restore                                     | 2 | missing argument 'FILE'
-restore backup.tar                          | 1 | holds a state & move it away first
-restore backup.tar --key other.key --state new/state | 1 | {peer} & {other}
-restore backup.tar --state /proc/x          | 1 | /proc/x & another --state|cannot
-restore backup.tar --state node.key         | 1 | node.key & another --state|cannot
-restore backup.tar --state typo/state       | 1 | typo does not exist & another --state
-restore missing.tar --state new/state       | 1 | missing.tar & {absent}
-restore place --state new/state             | 1 | place & {is-folder}
-restore pipe --state new/state              | 1 | pipe & {no-file}
-restore /dev/zero --state new/state         | 1 | /dev/zero & {no-file}|{no-backup}
-restore empty --state new/state             | 1 | empty & {no-backup}
-restore noise --state new/state             | 1 | noise & {no-backup}
-restore huge --state new/state              | 1 | {no-backup}|bytes.* free
-restore truncated.tar --state new/state     | 1 | truncated.tar & {no-backup}
-restore backup.tar.gz --state new/state     | 1 | backup.tar.gz & {no-backup}
-restore alien.tar --state new/state         | 1 | alien.tar is {no-backup}
-restore link.tar --state new/state          | 1 | link.tar is {no-backup}
-restore device.tar --state new/state        | 1 | device.tar is {no-backup}
-restore absolute.tar --state new/state      | 1 | absolute.tar & {no-backup}
-restore parent.tar --state new/state        | 1 | parent.tar & {no-backup}
-restore deep.tar --state new/state          | 1 | deep.tar & {no-backup}
-restore damaged.tar --state new/state       | 1 | damaged.tar & damaged & another backup
-restore version.tar --state new/state       | 1 | version.tar & another version of sapo-node
-restore cats.tar --state new/state          | 1 | cats.tar & {no-backup}
+# state restore
+state restore                                     | 2 | missing argument 'FILE'
+state restore backup.tar                          | 1 | holds a state & move it away first
+state restore backup.tar --key other.key --state new/state | 1 | {peer} & {other}
+state restore backup.tar --state /proc/x          | 1 | /proc/x & another --state|cannot
+state restore backup.tar --state node.key         | 1 | node.key & another --state|cannot
+state restore backup.tar --state typo/state       | 1 | typo does not exist & another --state
+state restore missing.tar --state new/state       | 1 | missing.tar & {absent}
+state restore place --state new/state             | 1 | place & {is-folder}
+state restore pipe --state new/state              | 1 | pipe & {no-file}
+state restore /dev/zero --state new/state         | 1 | /dev/zero & {no-file}|{no-backup}
+state restore empty --state new/state             | 1 | empty & {no-backup}
+state restore noise --state new/state             | 1 | noise & {no-backup}
+state restore huge --state new/state              | 1 | {no-backup}|bytes.* free
+state restore truncated.tar --state new/state     | 1 | truncated.tar & {no-backup}
+state restore backup.tar.gz --state new/state     | 1 | backup.tar.gz & {no-backup}
+state restore alien.tar --state new/state         | 1 | alien.tar is {no-backup}
+state restore link.tar --state new/state          | 1 | link.tar is {no-backup}
+state restore device.tar --state new/state        | 1 | device.tar is {no-backup}
+state restore absolute.tar --state new/state      | 1 | absolute.tar & {no-backup}
+state restore parent.tar --state new/state        | 1 | parent.tar & {no-backup}
+state restore deep.tar --state new/state          | 1 | deep.tar & {no-backup}
+state restore damaged.tar --state new/state       | 1 | damaged.tar & damaged & another backup
+state restore version.tar --state new/state       | 1 | version.tar & another version of sapo-node
+state restore cats.tar --state new/state          | 1 | cats.tar & {no-backup}
 
 
 # doctor, where it cannot begin.
@@ -416,7 +399,6 @@ verify message --swarm interop              | 1 | refused: signature
 verify empty                                | 1 | refused
 verify noise                                | 1 | refused
 verify proof                                | 1 | refused
-fleet http://127.0.0.1:9/                   | 1 | 127.0.0.1:9 & no answer
 doctor --config relay.toml --key empty.key --swarm manifests/plugin.toml --listen here | 1 | ✗ key & ✗ listen & ✗ tasks
 doctor --config relay.toml --state states/damaged --listen /ip4/127.0.0.1/tcp/{busy} | 1 | ✗ state & damaged & ! listen
 """

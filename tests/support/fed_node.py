@@ -9,9 +9,9 @@ import trio
 from books import offer
 from context import context_of
 from sapo_node.app.config import Config
-from sapo_node.app.feeding import for_trainer, remote_policy, serve_feed
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
+from sapo_node.app.running_node import for_trainer, remote_policy, serve_feed
 from sapo_node.app.state import SCHEMA, StateFolder
 from sapo_node.feed.access import FILE
 from sapo_node.groups.record import VerifiedGroup

@@ -21,8 +21,8 @@ _REMARK = re.compile(r"\s+#|\s{2,}(?=[a-z])")
 NOT_TYPED = {
     "make test": "`make nightly` has run it",
     "make faults": "`make nightly` runs it",
-    "sapo-node trust": "typed with a peer",
-    "sapo-node fetch": "a table of extras names it; typed with a model",
+    "sapo-node peers trust": "typed with a peer",
+    "sapo-node model fetch": "a table of extras names it; typed with a model",
     "sapo-node contribute --endpoint http://127.0.0.1:8000/v1 --model qwen3-4b "
     """--extra-body '{"chat_template_kwargs": {"enable_thinking": false}}'""": "needs a model that thinks",
     "python -m pip install '.[train]' trl==1.16.0": "typed from another folder",

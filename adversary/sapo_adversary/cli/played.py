@@ -18,8 +18,7 @@ from sapo_adversary.scenarios.page import page
 from sapo_adversary.simulator.engine import Engine, ThisMachine
 from sapo_adversary.simulator.simulation import Device
 from sapo_adversary.simulator.versions import versions_now
-from sapo_node.cli.commands.options import Command, as_json, stderr
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.options import PATH, Command, as_json, stderr
 from sapo_node.processes.extras import command_for
 from sapo_protocol import LocalError
 

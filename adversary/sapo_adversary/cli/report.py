@@ -8,7 +8,7 @@ from sapo_adversary.cli.played import DEFAULT_OUTPUT, WRITTEN_BY
 from sapo_adversary.files import read_results, results_in, writable_folder, write_whole
 from sapo_adversary.scenarios.page import page, pictures
 from sapo_adversary.scenarios.table import markdown
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.options import PATH
 from sapo_node.cli.terminal import say
 from sapo_protocol import LocalError
 from sapo_protocol.printable import is_printable

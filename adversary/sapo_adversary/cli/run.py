@@ -27,8 +27,7 @@ from sapo_adversary.scenarios.scenario import SHARE, Arm, Scenario, load_scenari
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import default_policies
 from sapo_adversary.simulator.simulation import MOST_PEERS, Device
-from sapo_node.cli.commands.numbers import Number
-from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.commands.options import Number, as_json, stderr
 from sapo_node.cli.terminal import Terminal
 
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")

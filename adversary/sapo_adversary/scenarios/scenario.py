@@ -300,7 +300,7 @@ class Scenario:
 
     @property
     def needs_fetch(self) -> bool:
-        """Whether its nodes have a model that `sapo-node fetch` must get first."""
+        """Whether its nodes have a model that `sapo-node model fetch` must get first."""
         return self.table.get("node", {}).get("model") in CATALOGUE
 
     @property

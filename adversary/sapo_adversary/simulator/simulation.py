@@ -50,7 +50,7 @@ class NodeSpec:
     """By default the learning rate is constant, unlike that of a node: most experiments end while it would still be
     high."""
     model: str = "seed"
-    """`seed`, a model that `sapo-node fetch` has, a prepared policy by name, or a model folder."""
+    """`seed`, a model that `sapo-node model fetch` has, a prepared policy by name, or a model folder."""
     lora: int = 0
     lora_layers: int = 0
     dtype: Dtype = "float32"

@@ -82,6 +82,6 @@ class LearningSignal:
         else:
             seen = f"none of the last {self._groups} local groups had correct and incorrect completions"
         return (
-            f"{seen}, so the model learns nothing from its own completions; {', or '.join(advice)}. `sapo-node probe` "
-            "measures what a model can learn from a swarm"
+            f"{seen}, so the model learns nothing from its own completions; {', or '.join(advice)}. `sapo-node init "
+            "--dry-run` measures what a model can learn from a swarm"
         )

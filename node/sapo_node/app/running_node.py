@@ -1,19 +1,29 @@
-"""Runs a node: its parts (`node`) with network, sandbox, learner, page and state on disk."""
+"""Runs a node: its parts (`node`) with network, sandbox, learner, page and state on disk.
 
+`RunningNode` starts and stops them. `Session` keeps the notices to the operator, and the facts that `status` and the
+page show. `Reports` sends what happens to the observer and to the page.
+"""
+
+import logging
 import random
 import signal
-from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
-from dataclasses import replace
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
+from shutil import disk_usage
 from urllib.parse import urlsplit
 
 import trio
 
 from sapo_node.app.advice import too_long_for
+from sapo_node.app.bootstrap import bootstrap_of
 from sapo_node.app.config import Config
-from sapo_node.app.curves import start_curves
-from sapo_node.app.events import Observer, PageServed, Refreshed, Stopped
+from sapo_node.app.events import Noticed, Observer, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.app.exchange import (
     broadcast_evidence,
     disconnect_banned,
@@ -23,27 +33,28 @@ from sapo_node.app.exchange import (
     pull,
     resend,
 )
-from sapo_node.app.feeding import for_trainer, remote_policy, serve_feed
 from sapo_node.app.learner_options import learner_options, require_storable
-from sapo_node.app.network_settings import network_settings
 from sapo_node.app.node import Node, build_node
 from sapo_node.app.recipe import recipe_of
-from sapo_node.app.reports import Reports
 from sapo_node.app.run import run_node
-from sapo_node.app.session import Session
-from sapo_node.app.state import SCHEMA, locked, state_folder
+from sapo_node.app.state import SCHEMA, StateFolder, locked, state_folder
 from sapo_node.app.trained_model import remember, require_same_policy
-from sapo_node.app.unused import unused_settings
+from sapo_node.contributors.rounds import answer_seconds
+from sapo_node.feed.policy import RemotePolicy
+from sapo_node.feed.server import FeedServer
+from sapo_node.groups.record import ContributionReport
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors, KnownPeers
-from sapo_node.net.interface import BootstrapUnreachable, NetworkNotice, PeerConnected, ServiceRestarted
+from sapo_node.net.interface import BootstrapUnreachable, Network, NetworkNotice, PeerConnected, ServiceRestarted
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
-from sapo_node.observability.curves.request import require_installed
+from sapo_node.observability import curves
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.explain import moment
-from sapo_node.observability.stored import Role
+from sapo_node.observability.history import History
+from sapo_node.observability.overview import Overview, overview
+from sapo_node.observability.stored import Level, Notice, Role, SessionFacts
 from sapo_node.processes.clock import SystemClock
 from sapo_node.processes.limits import raise_limit
 from sapo_node.storage.context import SwarmContext
@@ -51,15 +62,26 @@ from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.storage.location import StateLocation
+from sapo_node.training.batch_log import BatchLog, last_counted
 from sapo_node.training.rollout import Answerer
+from sapo_node.training.round import Phase, RoundReport
 from sapo_node.verification.catalogue import build_examples, require_catalogue
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_protocol import LocalError, load_manifest
+from sapo_protocol import LocalError, Manifest, load_manifest
+from sapo_protocol.printable import printable
 
 _KEY, _SANDBOX, _MODEL, _NETWORK = "key", "sandbox", "model", "network"
-"""What must be ready before the node has started, as the page shows it."""
+"""The parts that must be ready before the node has started, by the names that the page shows."""
 _RESEND_DELAY = 3.0
 """Seconds between the first connection and sending recent envelopes again: the gossip mesh forms in this time."""
+_REFRESH_INTERVAL = 3.0
+"""Seconds between two updates of the counts and of the session facts."""
+_EPOCH_INTERVAL = 1.0
+"""Seconds between two looks at the epoch while a node waits for a trainer of another program."""
+_KEPT_NOTICES = 5
+"""The newest notices of each level that `status` and the page show."""
+LEAST_FREE = 256 * 2**20
+"""Bytes on the disk of the state below which a notice tells the operator to make room."""
 
 
 class RunningNode:
@@ -79,7 +101,7 @@ class RunningNode:
         """
         if contributor and config.fed:
             raise LocalError("feed gives the rounds to a trainer of your own; set feed to off where you contribute")
-        self._unused = unused_settings(config, contributes=contributor is not None)
+        self._unused = config.unused(contributes=contributor is not None)
         self._config = for_trainer(config) if config.fed else config
         self._key_is_new = key_is_new
         self._observer = observer
@@ -136,15 +158,18 @@ class RunningNode:
         contributor: Answerer | None,
     ) -> None:
         anchors, known = Anchors(database), KnownPeers(database)
-        settings = network_settings(
-            self._config,
-            self._swarm.manifest,
-            self._swarm.identity,
+        settings = NetworkSettings(
+            seed=self._swarm.identity.seed,
+            network_id=self._swarm.manifest.network_id.hex(),
+            listen=self._config.listen,
+            announce=self._config.announce,
+            bootstrap=bootstrap_of(self._config),
             anchors=anchors.addresses,
             known=known.addresses,
+            discover=self._config.mdns,
         )
         settings.require_usable()
-        require_installed(self._config.log_to)
+        curves.require_installed(self._config.log_to)
         require_storable(self._config, self._swarm.manifest.completions)
         if self._config.train:
             require_same_policy(database, self._config, self._folder.checkpoints)
@@ -168,7 +193,8 @@ class RunningNode:
             standing=self._session.standing,
             on_fatal=self._stop_for,
         )
-        start_curves(nursery, node, self._folder, partial(self._session.tell, level="attention"))
+        if self._config.log_to:
+            self._start_curves(nursery, node)
         nursery.start_soon(self._await_signals, node)
         network = self._network(node, settings)
         await nursery.start(network.run)
@@ -232,6 +258,19 @@ class RunningNode:
         )
         return network
 
+    def _start_curves(self, nursery: trio.Nursery, node: Node) -> None:
+        """Write the rounds and evaluations that follow those of now to the targets of `log_to`."""
+        request = curves.Request(
+            targets=self._config.log_to,
+            database=str(self._folder.database),
+            folder=str(self._folder.path / "curves"),
+            project=f"sapo-{self._swarm.manifest.name}",
+            name=f"{self._config.model_label.replace('/', '-')}-{node.peer_id[-8:]}",
+            round=max([0, *(each["step"] for each in node.history.rounds(1))]),
+            evaluation=max([-1, *(each["step"] for each in node.history.evaluations())]),
+        )
+        nursery.start_soon(curves.write_curves, request, partial(self._session.tell, level="attention"))
+
     async def _serve_page(
         self, nursery: trio.Nursery, facts: Facts, database: Database, place: tuple[str, int]
     ) -> None:
@@ -248,7 +287,7 @@ class RunningNode:
 
     def _sandboxed_config(self, sandbox: Sandbox) -> Config:
         """Return the configuration. If there is no sandbox to score peers' text, set J to 0."""
-        if sandbox.confined or self._config.no_sandbox or not self._config.external:
+        if sandbox.confined or not self._config.sandbox or not self._config.external:
             return self._config
         self._session.standing["sandbox"] = sandbox.describe()
         self._session.tell(
@@ -318,7 +357,226 @@ class RunningNode:
         self._scope.cancel()
 
 
+class Session:
+    """Begins before the node opens its database, so that a problem at the start becomes a notice, too."""
+
+    def __init__(self, observer: Observer, role: Role, folder: Path) -> None:
+        """`folder` is that of the state."""
+        self._observer = observer
+        self._role = role
+        self._folder = folder
+        self._kept: dict[Level, deque[Notice]] = {
+            "attention": deque(maxlen=_KEPT_NOTICES),
+            "info": deque(maxlen=_KEPT_NOTICES),
+        }
+        self._described: SessionFacts = {}
+        self._started = self._last_connected = time.time()
+        self.standing: dict[str, str] = {}
+        """What is wrong now, or awaited, by the part of the node that says so."""
+        self.dashboard: Dashboard | None = None
+        """Set once the page is served."""
+
+    def tell(self, text: str, level: Level = "info") -> None:
+        """Send a notice to the observer, and keep it for `status` and the page. One that is repeated is kept once."""
+        notice = Notice(at=round(time.time(), 3), level=level, text=printable(text))
+        for same in [each for each in self._kept[level] if each["text"] == notice["text"]]:
+            self._kept[level].remove(same)
+        self._kept[level].appendleft(notice)
+        self._observer(Noticed(notice))
+
+    @property
+    def _notices(self) -> tuple[Notice, ...]:
+        return *self._kept["attention"], *self._kept["info"]
+
+    @contextmanager
+    def warnings_as_notices(self) -> Iterator[None]:
+        """Within this context, warnings of the node's loggers become notices, and errors such as need a person. With
+        --verbose they are logged, too.
+        """
+        handler = _NoticeHandler(self)
+        loggers = [logging.getLogger(name) for name in ("sapo", "sapo_node")]
+        for logger in loggers:
+            logger.addHandler(handler)
+            logger.propagate = logger.isEnabledFor(logging.INFO)
+        try:
+            yield
+        finally:
+            for logger in loggers:
+                logger.removeHandler(handler)
+                logger.propagate = True
+
+    def describe_start(self, database: Database, swarm: SwarmContext) -> None:
+        """Store what is known of the session while the node starts, in place of the facts of the session before."""
+        History(database).describe_session(self._first_facts(swarm))
+
+    def describe(self, node: Node, network: Network) -> None:
+        """Store the facts of the session if one of them has changed."""
+        manifest = node.swarm.manifest
+        connected = tuple(peer.peer_id for peer in network.peers())
+        if connected:
+            self._last_connected = time.time()
+        self._look_at_disk()
+        facts: SessionFacts = {
+            **self._first_facts(node.swarm),
+            **({} if connected else {"alone_since": self._last_connected}),
+            "takes_none": node.config.external == 0,
+            "standing": self._standing_printable(),
+            "addresses": tuple(network.addresses),
+            "connected": connected,
+            "waiting": node.book.waiting,
+            "waits": tuple(node.waits()),
+            "shards": {"followed": tuple(sorted(node.subscriptions.shards)), "all": manifest.shards},
+            "notices": self._notices,
+        }
+        if facts != self._described:
+            node.history.describe_session(facts)
+            self._described = facts
+
+    def _first_facts(self, swarm: SwarmContext) -> SessionFacts:
+        """The token of the page is not among them: it stays out of the database."""
+        return {
+            "started": self._started,
+            "role": self._role,
+            "peer_id": swarm.identity.peer_id,
+            "swarm": swarm.manifest.name,
+            "network_id": swarm.manifest.network_id.hex(),
+            "genesis": swarm.manifest.genesis,
+            "epoch_seconds": swarm.manifest.epoch_seconds,
+            "page": self.dashboard.address_without_token if self.dashboard else "",
+        }
+
+    def view(self, database: Database) -> Overview:
+        """Return the overview for the observer, who is the operator: it has the page's address with the token."""
+        view = overview(database)
+        now: SessionFacts = {
+            "page": self.dashboard.address if self.dashboard else "",
+            "standing": self._standing_printable(),
+            "notices": self._notices,
+        }
+        return replace(view, session={**view.session, **now})
+
+    def note_end(self, database: Database, failure: str) -> None:
+        """Store when the session ended, and by which error. A session without `stopped` was killed."""
+        history = History(database)
+        stored = history.session()
+        if stored.get("started") == self._started:
+            ended: SessionFacts = {**stored, "stopped": time.time()}
+            history.describe_session({**ended, "failure": printable(failure)} if failure else ended)
+
+    def _standing_printable(self) -> dict[str, str]:
+        return {part: printable(text) for part, text in self.standing.items()}
+
+    def _look_at_disk(self) -> None:
+        if disk_usage(self._folder).free >= LEAST_FREE:
+            self.standing.pop("disk", None)
+        elif "disk" not in self.standing:
+            self.standing["disk"] = f"less than {LEAST_FREE // 2**20} MiB are free for {self._folder}"
+            self.tell(f"the disk is nearly full: {self.standing['disk']}", "attention")
+
+
+class _NoticeHandler(logging.Handler):
+    def __init__(self, session: Session) -> None:
+        super().__init__(logging.WARNING)
+        self._session = session
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._session.tell(record.getMessage(), "attention" if record.levelno >= logging.ERROR else "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Reports what the node does to the observer and to the page."""
+
+    node: Node
+    network: Network
+    database: Database
+    session: Session
+    facts: Facts
+    observer: Observer
+
+    def started(self) -> None:
+        """The node is ready."""
+        self.session.describe(self.node, self.network)
+        self.observer(Started(self.session.view(self.database)))
+
+    def phase(self, phase: Phase | None) -> None:
+        """A phase of a round begins; None if it ends."""
+        self.facts.phase(phase)
+        self.observer(Phased(phase))
+
+    def played(self, report: RoundReport) -> None:
+        """A round has ended."""
+        self.session.describe(self.node, self.network)
+        view = self.session.view(self.database)
+        self.facts.played(report.step, view)
+        self.observer(Played(report, view))
+
+    def contributed(self, report: ContributionReport) -> None:
+        """The completions of a contributor were shared."""
+        self.session.describe(self.node, self.network)
+        self.observer(Shared(report, self.session.view(self.database)))
+
+    async def refresh(self) -> None:
+        """Update the counts and the facts of the session periodically: a round may take minutes, or wait for the next
+        epoch, and a node that does not train plays none.
+        """
+        while True:
+            await trio.sleep(_REFRESH_INTERVAL)
+            self.node.tally.count()
+            self.session.describe(self.node, self.network)
+            self.observer(Refreshed(partial(self.session.view, self.database)))
+
+
 def _health(process: Sandbox | Learner) -> str:
-    """Say how a child process is, and how often it was replaced."""
+    """Return one line about a child process: its state, and how often it was restarted."""
     times = process.restarts
     return process.describe() + (f"; started again {times} time{'' if times == 1 else 's'}" if times else "")
+
+
+def for_trainer(config: Config) -> Config:
+    """Return the settings of a node that a trainer of another program feeds.
+
+    The trainer evaluates its weights itself, and each of its reports may name a new checkpoint. The label that peers
+    see must not name the packaged policy.
+    """
+    model = "trainer" if config.model == "seed" else config.model
+    return replace(config, eval_every=0, checkpoint_every=1, model=model)
+
+
+def remote_policy(config: Config, manifest: Manifest, database: Database) -> RemotePolicy:
+    """Return the policy of a node whose steps a trainer of another program takes."""
+    log = BatchLog(database)
+    return RemotePolicy(
+        step=last_counted(database),
+        newest=lambda: log.newest,
+        filters=config.filters,
+        max_bytes=manifest.max_completion_bytes,
+        answer_seconds=answer_seconds(manifest),
+    )
+
+
+async def serve_feed(
+    nursery: trio.Nursery, node: Node, policy: RemotePolicy, folder: StateFolder, tell: Callable[[str], None]
+) -> None:
+    """Start the service for the trainer. Raises LocalError if its address cannot be used."""
+    place = parse_place(node.config.feed, "feed")
+    if place is None:
+        raise LocalError("feed is off")
+    server = FeedServer(
+        policy,
+        place,
+        folder.path,
+        completions=node.swarm.manifest.completions,
+        max_tokens=recipe_of(node.config).max_tokens,
+    )
+    await nursery.start(server.run)
+    nursery.start_soon(_stay_current, node)
+    tell(f"a trainer finds this node through {server.file}")
+
+
+async def _stay_current(node: Node) -> None:
+    """Enter each epoch and write the counts, also while the node waits for the trainer."""
+    while True:
+        node.epochs.enter_current()
+        node.tally.count()
+        await trio.sleep(_EPOCH_INTERVAL)

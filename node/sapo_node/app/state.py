@@ -16,12 +16,15 @@ from sapo_node.net import anchors
 from sapo_node.observability import history
 from sapo_node.sampling import memory
 from sapo_node.storage import counters
-from sapo_node.storage.database import Database
+from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.files import OTHERS, for_owner_alone, made_folder
 from sapo_node.storage.user_folders import default_state
 from sapo_node.training import batch_log
 from sapo_node.trust import ledger
 from sapo_protocol import LocalError, Manifest
+from sapo_protocol.files import read_bounded
+
+_MAX_PID_BYTES = 20
 
 SCHEMA = (
     counters.SCHEMA,
@@ -35,6 +38,10 @@ SCHEMA = (
     anchors.KNOWN_SCHEMA,
     trained_model.SCHEMA,
 )
+
+
+class NoState(StateError):
+    """No node has run with this key in this swarm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,9 @@ def _held(folder: StateFolder) -> Iterator[None]:
             f"another node is running on {folder.path}; stop it, or give this one another --key or --state"
         ) from error
     try:
+        # Not in the lock: `StateLocation` takes a lock that changed for that of a copied folder.
+        with suppress(OSError):  # on a full disk: only `nodes` reads it
+            (folder.path / "pid").write_text(str(os.getpid()))
         yield
     finally:
         os.close(descriptor)
@@ -149,6 +159,19 @@ def is_running(folder: StateFolder) -> bool:
     return False
 
 
+def pid_of(folder: StateFolder) -> int | None:
+    """Return the id of the last process that held the lock of a state folder; None if it is unknown."""
+    try:
+        return int(read_bounded(folder.path / "pid", _MAX_PID_BYTES, "process id"))
+    except (LocalError, ValueError):
+        return None
+
+
+def state_folders(root: Path) -> list[StateFolder]:
+    """Return the state folders of all keys and swarms under a folder for states, by swarm and key."""
+    return [StateFolder(path.parent) for path in sorted(root.glob("*/*/node.sqlite"))]
+
+
 @contextmanager
 def reading(folder: StateFolder) -> Iterator[Database]:
     """Open the database of a node for reading, as `read_database` does, and close it at the end.
@@ -160,5 +183,11 @@ def reading(folder: StateFolder) -> Iterator[Database]:
 
 
 def read_database(folder: StateFolder) -> Database:
-    """Open the database of a node for reading. The node may be running. Raises StateError if there is no database."""
+    """Open the database of a node for reading. The node may be running. Raises NoState if there is no database."""
+    with suppress(NotADirectoryError, PermissionError):
+        if not folder.database.is_symlink() and not folder.database.exists():
+            raise NoState(
+                f"there is no state at {folder.path}: this key has not been started in this swarm yet (sapo-node "
+                f"start). `sapo-node nodes` shows the nodes of this machine"
+            )
     return Database(folder.database, (), read_only=True)

@@ -1,6 +1,7 @@
 """Checks everything that a node needs on this machine. Each finding says what is wrong and what to do."""
 
 import ctypes
+import ipaddress
 import json
 import os
 import platform
@@ -10,34 +11,76 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.clock_repair import epochs_ahead
 from sapo_node.app.config import Config
 from sapo_node.app.learner_options import learner_options
 from sapo_node.app.state import StateFolder, is_running, read_database, reading, require_root, state_folder
 from sapo_node.cli.backup import RESTORING
-from sapo_node.cli.doctor_network import check_addresses, check_bootstrap
-from sapo_node.cli.findings import Finding, State, bad, doubtful, good
 from sapo_node.learner.client import require_installed
+from sapo_node.net import addresses
+from sapo_node.net.addresses import require_bootstrap
+from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
+from sapo_node.net.libp2p import Libp2pNetwork
+from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.explain import moment
 from sapo_node.observability.history import History
 from sapo_node.storage.files import abandoned
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key, require_folder
 from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_protocol import LocalError, Manifest, load_manifest
+from sapo_protocol import LocalError, Manifest, evidence_topic, load_manifest
 from sapo_protocol.files import NoSuchFile
+from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 DISK_BAD, DISK_DOUBTFUL = 300 * 2**20, 2 * 2**30
 """Free bytes below which the disk is bad, and doubtful. The queues of a swarm like `starter` need up to DISK_BAD."""
 LEARNER_SECONDS = 300.0
 """Seconds in which torch must start and the model must load. A slow disk takes minutes to read a large model."""
+REACH_SECONDS = 15.0
+"""Seconds in which a bootstrap peer must answer."""
 _TIME_ERROR = 5
-"""What adjtimex(2) returns if nothing synchronises the clock."""
+"""The result of adjtimex(2) if nothing synchronises the clock."""
+
+
+class State(StrEnum):
+    """The result of a check in one word."""
+
+    GOOD = "good"
+    DOUBTFUL = "doubtful"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    name: str
+    state: State
+    text: str
+    advice: str = ""
+    """The action that the operator should take; empty if none."""
+
+
+def good(name: str, text: str) -> Finding:
+    """Return a finding of a check that passed."""
+    return Finding(name, State.GOOD, text)
+
+
+def doubtful(name: str, text: str, advice: str) -> Finding:
+    """Return a finding of a check that failed, although the node can run."""
+    return Finding(name, State.DOUBTFUL, text, advice)
+
+
+def bad(name: str, error: Exception, advice: str = "") -> Finding:
+    """Return a finding of a check whose failure keeps the node from running or from training."""
+    return Finding(name, State.BAD, str(error), advice)
 
 
 async def examine(config: Config) -> AsyncGenerator[Finding, None]:
@@ -262,3 +305,78 @@ async def _tasks(manifest: Manifest, sandbox: Sandbox) -> Finding:
     except LocalError as error:
         return bad("tasks", error)
     return good("tasks", f"this node can build and score all {len(manifest.tasks)}")
+
+
+def check_addresses(config: Config, running: tuple[str, ...]) -> Iterator[Finding]:
+    """Check whether the node can listen, and whether peers beyond the local network could dial it. `running` are the
+    addresses of the node if it is running.
+    """
+    if running:
+        yield good("listen", f"the running node listens; its port is in {running[0]}")
+        yield _reachable(running)
+        return
+    try:
+        listen = tuple(addresses.parse_listen(text) for text in config.listen)
+        announce = tuple(addresses.parse_announce(text) for text in config.announce)
+        addresses.check_port_free(listen)
+        yield good("listen", ", ".join(listen))
+    except addresses.PortBusyError as error:
+        yield doubtful("listen", str(error), "do nothing if this node itself is running already")
+    except LocalError as error:
+        yield bad("listen", error)
+        return
+    yield _reachable(announce or addresses.expand(listen))
+
+
+def _reachable(known: tuple[str, ...]) -> Finding:
+    if any(ipaddress.ip_address(addresses.host_of(each)).is_global for each in known if _is_ip(each)):
+        return good("reachable", f"announces {', '.join(known)}; only other machines can test whether they answer")
+    return doubtful(
+        "reachable",
+        f"announces {', '.join(known)}; peers beyond the local network cannot dial these",
+        "a node that dials other nodes needs no change. For other nodes to dial this one, forward a port of the "
+        "router, give that port to --listen, and give the public address to --announce",
+    )
+
+
+def _is_ip(place: str) -> bool:
+    return place.split("/")[1] in {"ip4", "ip6"}
+
+
+async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
+    """Connect to a bootstrap peer, with a key that is made for this check only."""
+    name = "bootstrap"
+    try:
+        require_bootstrap(text)
+    except LocalError as error:
+        return bad(name, error)
+    told: list[NetworkNotice] = []
+    met = trio.Event()
+
+    def hear(notice: NetworkNotice) -> None:
+        told.append(notice)
+        if isinstance(notice, PeerConnected | OtherSwarm | BootstrapUnreachable):
+            met.set()
+
+    stranger = Identity(Ed25519PrivateKey.generate())
+    settings = NetworkSettings(
+        stranger.seed, manifest.network_id.hex(), listen=("/ip4/127.0.0.1/tcp/0",), bootstrap=(text,), discover=False
+    )
+    channels = {evidence_topic(manifest): Channel(_deaf, MAX_EVIDENCE_BYTES)}
+    network = Libp2pNetwork(settings, stranger.peer_id, channels, admit=lambda _: True, notify=hear)
+    since = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(network.run)
+        with trio.move_on_after(REACH_SECONDS):
+            await met.wait()
+        is_member = bool(network.peers())
+        nursery.cancel_scope.cancel()
+    if is_member:
+        return good(name, f"{text} answered within {trio.current_time() - since:.1f} s, and is in this swarm")
+    causes = (each.cause if isinstance(each, BootstrapUnreachable) else str(each) for each in told)
+    why = "; ".join(causes) or f"no answer within {REACH_SECONDS:g} s"
+    return bad(name, LocalError(f"{text}: {why}"), "check that it runs, that its port is open, and its peer id")
+
+
+async def _deaf(_sender: str, _data: bytes) -> Verdict:
+    return Verdict.IGNORE

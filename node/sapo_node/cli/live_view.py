@@ -14,8 +14,7 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from sapo_node.app.events import Event, Noticed, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
-from sapo_node.cli.progress import activity, figure
-from sapo_node.cli.tables import Screen
+from sapo_node.cli.tables import Screen, activity, figure
 from sapo_node.cli.terminal import OutputLost, Terminal, say, say_json
 from sapo_node.observability.condition import condition_of, counted
 from sapo_node.observability.metrics import metrics

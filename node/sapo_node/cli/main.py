@@ -11,42 +11,32 @@ from sapo_node.cli.terminal import PrintableFormatter
 _SECTIONS = {
     "First steps": {
         "demo": "running",
+        "init": "setup",
         "start": "running",
         "status": "looking",
-        "doctor": "checking",
-        "fetch": "fetching",
+        "doctor": "setup",
     },
-    "Peers": {
+    "Nodes and peers": {
+        "nodes": "looking",
         "peers": "peers",
-        "trust": "deciding",
-        "untrust": "deciding",
-        "ban": "deciding",
-        "unban": "deciding",
         "why": "looking",
-        "fleet": "watching",
     },
-    "Model": {
-        "probe": "probing",
-        "eval": "measuring",
-        "chat": "chatting",
-        "export": "measuring",
-        "alone": "comparing",
+    "Models and completions": {
+        "model": "model",
+        "contribute": "running",
+        "rollouts": "wire",
     },
-    "Key, state and settings": {
-        "init": "beginning",
-        "config": "looking",
-        "keygen": "keeping",
-        "backup": "keeping",
-        "restore": "keeping",
-        "completion": "completing",
+    "Key, settings and state": {
+        "config": "state",
+        "keygen": "state",
+        "state": "state",
     },
-    "Completions and the wire": {
-        "contribute": "contributing",
-        "rollouts": "rollouts",
+    "The wire": {
         "verify": "wire",
         "manifest": "wire",
     },
 }
+"""The commands in sections, each with its module."""
 
 
 @click.group(
@@ -64,6 +54,10 @@ def cli(*, verbose: bool) -> None:
     A first node, on this machine:     sapo-node start
     A second one, in a new terminal:   sapo-node start --key other.key
     A demo with an attacker:           sapo-node demo
+    The nodes of this machine:         sapo-node nodes
+
+    `sapo-node COMMAND --help` explains a command by examples. `model`, `peers`, `rollouts` and `state` have commands of
+    their own.
     """  # noqa: D301 - click reads the backspace
     to_stderr = logging.StreamHandler()
     to_stderr.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))

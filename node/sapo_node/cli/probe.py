@@ -1,22 +1,27 @@
 """Measures whether a model can learn from a swarm, before a node trains it. Starts no network, and keeps no weights.
 
-GRPO learns from a group only if it is informative: it has correct and incorrect completions. So `probe` asks held-out
-prompts as often as a round does, and counts the informative groups. Then it times one round.
+GRPO learns from a group only if it is informative: it has correct and incorrect completions. So `probe_model` asks each
+held-out prompt for G completions, as a round does, and counts the informative groups. Then it times one round.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import cycle, islice
+from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
+from sapo_node.app.advice import MANY_CUT, for_too_easy, for_too_hard
 from sapo_node.app.config import Config
 from sapo_node.app.recipe import recipe_of
 from sapo_node.cli.evaluation import read_only_learner
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Ready, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Examples, Prompt
-from sapo_node.groups.stats import Interval, wilson_interval
+from sapo_node.groups.stats import LEVEL, Interval, wilson_interval
 from sapo_node.groups.task_name import task_name
 from sapo_node.training.batch_log import local_id
 from sapo_node.training.evaluation import HeldOut, heldout_request, measure
@@ -30,7 +35,7 @@ LEARNABLE = 0.1
 
 
 class Verdict(StrEnum):
-    """What a model can do with a task."""
+    """The conclusion about a task."""
 
     LEARNABLE = "learnable"
     TOO_HARD = "too hard"
@@ -66,33 +71,33 @@ class TaskProbe:
 
 @dataclass(frozen=True, slots=True)
 class RoundProbe:
-    """What the local groups of one round cost."""
+    """The cost of the local groups of one round."""
 
     groups: int
     tokens: int
-    """In all completions."""
+    """Tokens of all completions."""
     generate_seconds: float
     train_seconds: float
     """If every group is informative; a group that is not costs nothing."""
 
     @property
     def tokens_per_second(self) -> float:
-        """Of generation."""
+        """Tokens that the model generates per second."""
         return self.tokens / self.generate_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """All that was measured."""
+    """The result of all measurements."""
 
     prompts: int
-    """Per task."""
+    """Prompts per task."""
     completions: int
-    """Per prompt: G of the swarm."""
+    """Completions per prompt: G of the swarm."""
     tasks: tuple[TaskProbe, ...]
     round: RoundProbe
     max_bytes: int
-    """What the swarm keeps of a completion."""
+    """Bytes that the swarm keeps of a completion."""
 
     def of(self, verdict: Verdict) -> list[str]:
         """Return the tasks with a verdict."""
@@ -197,3 +202,66 @@ async def _timed_round(
     await policy.train(TrainRequest(step, tuple(groups)))
     tokens = sum(len(each.tokens or ()) for group in generated for each in group)
     return RoundProbe(len(groups), tokens, between - started, time.perf_counter() - between)
+
+
+def advice_of(probe: Probe, config: Config) -> list[str]:
+    """Return what may help: if no task can be learnt, if many completions are cut, or if the prompts were too few."""
+    advice = []
+    hard = for_too_hard(config, cut=probe.cut, over_bytes=probe.over_bytes, max_bytes=probe.max_bytes)
+    if not probe.of(Verdict.LEARNABLE):
+        advice = hard if probe.of(Verdict.TOO_HARD) else for_too_easy()
+    elif probe.cut >= MANY_CUT:
+        advice = hard[:1]
+    if unsure := [task.dataset for task in probe.tasks if task.is_unsure]:
+        advice.append(f"ask more --prompts than {probe.prompts}, which are too few to be sure of {', '.join(unsure)}")
+    return advice
+
+
+def as_dict(probe: Probe) -> dict[str, Any]:
+    """Return the figures for JSON."""
+    return {
+        "prompts": probe.prompts,
+        "completions": probe.completions,
+        "level": LEVEL,
+        "tasks": {
+            task.dataset: {
+                **{name: asdict(getattr(task, name)) for name in ("base_rate", "informative")},
+                "cut": task.cut,
+                "over_bytes": task.over_bytes,
+                "verdict": task.verdict,
+            }
+            for task in probe.tasks
+        },
+        "round": {**asdict(probe.round), "tokens_per_second": probe.round.tokens_per_second},
+        "learnable": probe.of(Verdict.LEARNABLE),
+    }
+
+
+_STYLES = {Verdict.LEARNABLE: "green", Verdict.TOO_HARD: "red", Verdict.TOO_EASY: "yellow"}
+
+
+def print_probe(console: Console, probe: Probe, advice: Sequence[str]) -> None:
+    """Print the figures of each task, how many can be learnt, and the advice."""
+    title = f"held-out, {probe.prompts} prompts per task, {probe.completions} completions each"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("task")
+    for name in ("base rate", f"{LEVEL:.0%}", "informative", "cut"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    for task in probe.tasks:
+        table.add_row(task.dataset, *_cells(task), task.verdict, style=_STYLES[task.verdict])
+    console.print(table)
+    console.print(
+        f"{len(probe.of(Verdict.LEARNABLE)) or 'none'} of {len(probe.tasks)} tasks can be learnt. A task can be learnt "
+        f"if at least {LEARNABLE:.0%} of its groups are informative, that is, have correct and incorrect completions.",
+        highlight=False,
+    )
+    if advice:
+        console.print("What may help, with another probe after each:", highlight=False)
+        for each in advice:
+            console.print(f"  - {each}", highlight=False)
+
+
+def _cells(task: TaskProbe) -> Sequence[str]:
+    rate = task.base_rate
+    return f"{rate.point:.3f}", f"{rate.low:.2f} to {rate.high:.2f}", f"{task.informative.point:.0%}", f"{task.cut:.0%}"

@@ -13,10 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from sapo_node.app.config import Config, render_config
 from sapo_node.app.recipe import recipe_of
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.doctor import examine
-from sapo_node.cli.findings import Finding, State
-from sapo_node.cli.probe import Probe, Verdict
-from sapo_node.cli.probe_report import advice_of
+from sapo_node.cli.doctor import Finding, State, examine
+from sapo_node.cli.probe import Probe, Verdict, advice_of
 from sapo_node.groups.messages import Ready
 from sapo_node.net.addresses import require_bootstrap
 from sapo_node.sampling.mix import AUTO
@@ -35,7 +33,7 @@ _MAY_BE_BAD = "sandbox"
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a probe says about the rounds of a configuration."""
+    """The rounds to expect of a configuration, by a probe."""
 
     model: str
     """Its name, its size, and the memory that it needs."""
@@ -45,9 +43,9 @@ class Outlook:
     """The tasks that the model can learn."""
     tasks: int
     round_seconds: float
-    """With local groups only, all of them informative."""
+    """Seconds of a round with local groups only, all of them informative."""
     full_round_seconds: float
-    """With as many external groups as local ones, or as many as the configuration allows."""
+    """Seconds of a round with as many external groups as local ones, or as many as the configuration allows."""
 
     contact_rounds: float
     """Rounds, on average, from the first contact with a peer to the first external group in a batch. The peer is as
@@ -55,7 +53,7 @@ class Outlook:
 
     @property
     def contact_seconds(self) -> float:
-        """The same in seconds."""
+        """`contact_rounds` in seconds."""
         return self.contact_rounds * self.round_seconds
 
 
@@ -136,7 +134,7 @@ def facts(config: Config, findings: Sequence[Finding], expected: Outlook | None)
 def _rounds(config: Config, sandbox: Finding, expected: Outlook | None) -> dict[str, str]:
     external = f"none: {sandbox.text}; {sandbox.advice}" if sandbox.state is State.BAD else ""
     if not expected:
-        unknown = "not measured: `sapo-node probe` measures it"
+        unknown = "not measured: `sapo-node init --dry-run` measures it"
         return {"round": unknown, "external": external or "from the first informative group that a peer shares"}
     return {
         "model": expected.model,

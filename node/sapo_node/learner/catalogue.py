@@ -1,4 +1,4 @@
-"""The models that `sapo-node fetch` can get, and the folder of the cache in which a fetched or converted model lies.
+"""The models of `sapo-node model fetch`, and the folder of the cache in which a fetched or converted model lies.
 
 A name always stands for the same bytes: another version of a model gets another name.
 """

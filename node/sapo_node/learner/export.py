@@ -1,4 +1,4 @@
-"""Writes what a node has learnt as a Hugging Face folder. `sapo-node export` runs this as a child, because of torch.
+"""Writes what a node has learnt as a Hugging Face folder. `sapo-node model export` runs it as a child, due to torch.
 
 This reads the averaged weights of the newest good checkpoint, or the best weights. It changes no file of the node, so
 the node may be running. It merges adapters into the weights, so that the folder is complete, or writes the adapters

@@ -109,7 +109,7 @@ def _folder(model: str) -> Path:
     """Return the folder that `model` names. Raises ModelError if there is none."""
     folder: Path | None
     if model in CATALOGUE:
-        folder, remedy = place_of(model), f"{model} is not on this machine; `sapo-node fetch {model}` gets it"
+        folder, remedy = place_of(model), f"{model} is not on this machine; `sapo-node model fetch {model}` gets it"
     elif is_gguf(model):
         folder = gguf_folder(Path(model))
         remedy = f"{model} has not been converted yet; `sapo-node start --model {model}` converts it"

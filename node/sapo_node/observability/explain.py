@@ -226,7 +226,7 @@ def _of_state(account: Account, cause: Cause) -> str:
     since = f" since {moment(cause.since)}" if cause.since else ""
     is_banned = account.state is PeerState.BANNED
     by = {
-        COMMAND: f" by `sapo-node {'ban' if is_banned else 'trust'}`",
+        COMMAND: f" by `sapo-node peers {'ban' if is_banned else 'trust'}`",
         CONFIG: f" by `{'banned' if is_banned else 'trusted'}` in the configuration",
         EVIDENCE: "",
     }.get(cause.source, f" by the list of {cause.source}")
@@ -242,7 +242,7 @@ def _outlook(account: Account, cause: Cause) -> str:
         meaning = "The node takes nothing of it" if is_banned else "It is a friend, whatever it earned,"
         key, verb = ("banned", "unban") if is_banned else ("trusted", "untrust")
         ends = {
-            COMMAND: f"`sapo-node {verb} PEER` takes that back",
+            COMMAND: f"`sapo-node peers {verb} PEER` takes that back",
             CONFIG: f"it is no longer in `{key}` of the configuration, and the node starts again",
         }.get(cause.source, "a newer list of that signer leaves it out")
         return f"{meaning} until {ends}."
@@ -252,7 +252,7 @@ def _outlook(account: Account, cause: Cause) -> str:
         case PeerState.UNTRUSTED:
             return (
                 f"All strangers together have the strangers' share of a round. {_until_healthy(account)} `sapo-node "
-                f"trust PEER` makes it a friend at once."
+                f"peers trust PEER` makes it a friend at once."
             )
         case PeerState.PROBATION:
             return (
@@ -262,7 +262,7 @@ def _outlook(account: Account, cause: Cause) -> str:
         case PeerState.BANNED if cause.until is None:
             return "The node takes nothing of it, for good: `sapo-node peers PEER --evidence` shows both contents."
         case PeerState.BANNED:
-            return "The node takes nothing of it until the ban ends. `sapo-node unban PEER` ends it now."
+            return "The node takes nothing of it until the ban ends. `sapo-node peers unban PEER` ends it now."
 
 
 def _until_healthy(account: Account) -> str:

@@ -55,12 +55,12 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         Ignored.LINK_BUSY: Reason(
             "Its author is a stranger, and the peer that sent it sends more rollouts of strangers than this node takes "
             "from one peer.",
-            "Another peer sends it, or this node requests it. Or trust its author: `sapo-node trust PEER`.",
+            "Another peer sends it, or this node requests it. Or trust its author: `sapo-node peers trust PEER`.",
         ),
         Ignored.SENDER_BANNED: Reason("The peer that sent it is banned here.", "Another peer sends it."),
         Ignored.ISSUER_BANNED: Reason(
             "Its author is banned here.",
-            "`sapo-node unban PEER`. A ban for false claims also ends with time, one for equivocation never.",
+            "`sapo-node peers unban PEER`. A ban for false claims also ends with time, one for equivocation never.",
         ),
         Ignored.DUPLICATE: Reason("The node has it already, with all its texts.", "Nothing to do: nothing is lost."),
         Ignored.OUTSIDE_WINDOW: Reason(
@@ -69,7 +69,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         Ignored.OVER_QUOTA: Reason(
             "Its author is untrusted and has sent more than an untrusted peer may.",
-            "Verified groups over at least two epochs. Or trust the peer: `sapo-node trust PEER`.",
+            "Verified groups over at least two epochs. Or trust the peer: `sapo-node peers trust PEER`.",
         ),
         Ignored.EQUIVOCATION: Reason(
             "Its author signed two contents for one round. The node bans it for that.",
@@ -107,7 +107,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         NotDrawn.ENOUGH: Reason("The round drew enough other groups before this one.", _WAIT),
         NotDrawn.STRANGERS: Reason(
             "Groups of other strangers had filled the strangers' share of that round.",
-            "Rounds without an alarm: each raises the share of strangers. Or trust the peer: `sapo-node trust PEER`.",
+            "Rounds without an alarm: each raises the share of strangers. Or trust the peer: `sapo-node peers trust "
+            "PEER`.",
         ),
         NotDrawn.TOO_LARGE: Reason(
             f"The groups of a round and their stand-ins have at most {DRAWN_BYTES // 2**20} MiB of text together, and "
@@ -127,8 +128,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             f"Too many groups were on offer: at most {MAX_PER_PEER} of one peer and {MAX_GROUPS:,} of all, with "
             f"{MAX_BYTES_PER_PEER // 2**20} and {MAX_BYTES // 2**20} MiB of text. Groups that arrived first make "
             "room first, and those of strangers before those of other peers.",
-            "A larger --external, so that the node draws more groups in a round. Or trust the peer: `sapo-node trust "
-            "PEER`.",
+            "A larger --external, so that the node draws more groups in a round. Or trust the peer: `sapo-node peers "
+            "trust PEER`.",
         ),
         NotDrawn.NONE_WANTED: Reason(
             "The node drew no external groups in that round.",

@@ -1,16 +1,19 @@
-"""The configuration: documented, checked, and honest about what it does not know."""
+"""The configuration: one table, from which files, variables, options, checks and documents are made."""
 
 import os
 import random
 import re
 import tomllib
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from mutation import mutated
-from sapo_node.app.config import Config, load_config, render_config
+from sapo_node.app.config import SETTINGS, Config, load_config, render_config
+from sapo_node.app.running_node import RunningNode
+from sapo_node.storage.keys import create_key
 from sapo_node.storage.user_folders import cache_folder, default_state
 from sapo_protocol import LocalError, peer_id
 
@@ -92,6 +95,15 @@ def test_every_key_is_documented():
     assert text.count("\n# ") == len(keys)
 
 
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_takes_its_default_and_says_in_words_what_it_takes(name):
+    row = SETTINGS[name]
+    assert row.accepts(row.default)
+    assert not row.accepts(None)
+    assert row.wanted
+    assert row.help.endswith(".")
+
+
 def test_the_command_line_overrides_the_file(tmp_path):
     config = load_config(write(tmp_path, "local = 2\nexternal = 6\n")).overridden({"local": 3, "external": None})
     assert (config.local, config.external) == (3, 6)
@@ -131,9 +143,13 @@ BAD_VARIABLES = {
     "a strange name": ("SAPO_NODE_" + "Z" * 30, "2", "Z; unset it"),
     "text for a number": ("SAPO_NODE_LOCAL", "many", "SAPO_NODE_LOCAL is 'many'; give a whole number"),
     "auto for a number without it": ("SAPO_NODE_LOCAL", "auto", "give a whole number"),
-    "no number": ("SAPO_NODE_LEARNING_RATE", "", "SAPO_NODE_LEARNING_RATE is ''; give a number"),
-    "a rate that is no number": ("SAPO_NODE_LEARNING_RATE", "nan", "learning_rate is nan"),
-    "a number beyond its bounds": ("SAPO_NODE_LOCAL", "0", "local is 0; give a whole number from 1 to 16"),
+    "no number": (
+        "SAPO_NODE_LEARNING_RATE",
+        "",
+        "LEARNING_RATE is ''; give a number above 0 up to 1, or auto",
+    ),
+    "a rate that is no number": ("SAPO_NODE_LEARNING_RATE", "nan", "LEARNING_RATE is nan"),
+    "a number beyond its bounds": ("SAPO_NODE_LOCAL", "0", "SAPO_NODE_LOCAL is 0; give a whole number from 1 to 16"),
     "a number of 5,000 digits": ("SAPO_NODE_LOCAL", "1" * 5_000, "give a whole number"),
     "text for a switch": ("SAPO_NODE_MDNS", "on", "SAPO_NODE_MDNS is 'on'; give true or false"),
     "no file": ("SAPO_NODE_CONFIG", "/nowhere.toml", "nowhere.toml; make one with"),
@@ -166,10 +182,10 @@ def test_others_hear_a_models_name_and_no_path_of_this_machine(model, label):
 
 BAD = {
     "an unknown key": ("externl = 4", r"unknown key 'externl'; did you mean 'external'"),
-    "text for a number": ('local = "4"', "local must be a whole number$"),
-    "a boolean for a number": ("local = true", "local must be a whole number$"),
-    "a number for a text": ("model = 7", "model must be text$"),
-    "a number for a boolean": ("mdns = 1", "mdns must be true or false$"),
+    "text for a number": ('local = "4"', "local is '4'; give a whole number from 1 to 16$"),
+    "a boolean for a number": ("local = true", "local is True; give a whole number"),
+    "a number for a text": ("model = 7", "model is 7; give text$"),
+    "a number for a boolean": ("mdns = 1", "mdns is 1; give true or false$"),
     "one string for a list": ('bootstrap = "x"', "list of strings"),
     "no local groups": ("local = 0", "local is 0"),
     "an unknown external objective": ('external_objective = "none"', "positive-only, on-policy"),
@@ -223,3 +239,30 @@ def test_a_thousand_damaged_configurations_each_load_or_are_one_error(tmp_path):
         except LocalError:
             refused += 1
     assert 100 < refused < 1_000
+
+
+CHOSEN = {"generate": "http://127.0.0.1:8000", "learning_rate": 1e-3, "filters": (), "local": 2, "archive": 5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "contributes", "unused"),
+    [
+        ({"train": True}, False, []),
+        ({"train": False}, False, ["generate", "learning_rate", "filters", "local"]),
+        ({"train": False}, True, ["generate", "learning_rate", "filters"]),
+        ({"train": False, "feed": "127.0.0.1:0"}, False, ["generate", "learning_rate"]),
+    ],
+)
+def test_what_was_chosen_and_has_no_effect_is_named(changes, contributes, unused):
+    assert Config(**CHOSEN, **changes).unused(contributes=contributes) == sorted(unused, key=[*SETTINGS].index)
+
+
+def test_a_default_is_not_named():
+    assert Config(train=False).unused(contributes=False) == []
+
+
+def test_a_contributor_beside_a_trainer_is_refused(tmp_path):
+    config = Config(train=False, feed="127.0.0.1:0", state=str(tmp_path))
+    identity = create_key(tmp_path / "node.key")
+    with pytest.raises(LocalError, match="set feed to off"):
+        RunningNode(config, identity, key_is_new=True, observer=lambda _: None, contributor=nullcontext())

@@ -4,13 +4,11 @@ import logging
 
 import pytest
 
-from sapo_node.app import session as session_module
-from sapo_node.app.contribution_loop import WatchedContributor
-from sapo_node.app.session import Session
+from sapo_node.app import running_node
+from sapo_node.app.running_node import Session
 from sapo_node.observability.condition import condition_of
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import at_rest, overview
-from sapo_node.training.rollout import AnswerFailed
 
 
 @pytest.fixture
@@ -53,27 +51,7 @@ def test_a_session_says_how_it_ended(session, database, failure, state):
 
 def test_a_disk_that_is_nearly_full_stands_until_there_is_room_and_is_told_once(session, database, monkeypatch):
     for least in (2**80, 2**80, 0):
-        monkeypatch.setattr(session_module, "LEAST_FREE", least)
+        monkeypatch.setattr(running_node, "LEAST_FREE", least)
         session._look_at_disk()
         assert ("disk" in session.standing) is (least > 0)
     assert [level for level, _ in told(session, database)] == ["attention"]
-
-
-class Contributor:
-    fails = True
-
-    async def generate(self, prompts, *, completions, max_tokens, seed):
-        if self.fails:
-            raise AnswerFailed("the endpoint does not answer")
-        return []
-
-
-async def test_a_contributor_that_fails_stands_until_it_gives_completions():
-    standing = {}
-    watched = WatchedContributor(contributor := Contributor(), standing)
-    with pytest.raises(AnswerFailed):
-        await watched.generate([], completions=1, max_tokens=1, seed=1)
-    assert standing == {"contributor": "the endpoint does not answer"}
-    contributor.fails = False
-    await watched.generate([], completions=1, max_tokens=1, seed=1)
-    assert standing == {}

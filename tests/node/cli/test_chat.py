@@ -1,6 +1,6 @@
 """A conversation with a policy: what it reads before a prompt, and how an answer is shown."""
 
-from sapo_node.cli.chat import Conversation, lines_of
+from sapo_node.cli.commands.model import Conversation, lines_of
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import Example
 

@@ -4,10 +4,11 @@ import pytest
 from rich.console import Console
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.cli.demo import Demo, Plan
-from sapo_node.cli.demo_summary import (
+from sapo_node.cli.demo import (
+    Demo,
     FirstExternal,
     Member,
+    Plan,
     exchange_line,
     first_external,
     print_summary,

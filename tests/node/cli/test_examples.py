@@ -48,7 +48,7 @@ def test_each_example_of_a_help_text_is_accepted(example):
 
 def test_the_model_in_the_package_can_answer_the_question_in_the_help_of_chat():
     """Before any training it can in few completions; training makes them frequent."""
-    chat = cli.get_command(click.Context(cli), "chat")
+    chat = cli.get_command(click.Context(cli), "model").commands["chat"]
     question = re.search(r'echo "(.*)" \|', chat.help)[1]
     [group] = generate(
         load(LearnerOptions(checkpoints="")), GenerateRequest((Prompt(question),), COMPLETIONS, 80, 1, 1.0), 1024

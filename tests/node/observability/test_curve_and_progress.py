@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from sapo_node.cli.progress import activity, chart, round_table
+from sapo_node.cli.tables import activity, chart, round_table
 from sapo_node.groups.curve import MAX_POINTS, WINDOW, Point, added, learning_curve
 
 

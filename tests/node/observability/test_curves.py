@@ -12,15 +12,24 @@ import pytest
 import trio
 
 from books import book_of
-from sapo_node.app.curves import _follow
+from sapo_node.app.config import SETTINGS
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, Outcome
-from sapo_node.observability.curves import request
-from sapo_node.observability.curves.follow import COMPLETIONS_EVERY, Follower
-from sapo_node.observability.curves.names import COLUMNS, CURVES, REWARD_STD, of_round
-from sapo_node.observability.curves.request import LIBRARIES, FollowRequest, Run, require_installed
-from sapo_node.observability.curves.targets import TARGETS, Point
+from sapo_node.observability import curves
+from sapo_node.observability.curves import (
+    COLUMNS,
+    COMPLETIONS_EVERY,
+    CURVES,
+    REWARD_STD,
+    TARGETS,
+    Follower,
+    Point,
+    Request,
+    of_round,
+    require_installed,
+    write_curves,
+)
 from sapo_node.observability.history import History
 from sapo_node.observability.metrics import metrics
 from sapo_node.storage.database import Database
@@ -77,14 +86,25 @@ def database(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    return Run(str(tmp_path / "curves"), "sapo-test", "seed-abc")
+    return Request(
+        targets=("jsonl",),
+        database=str(tmp_path / "node.sqlite"),
+        folder=str(tmp_path / "curves"),
+        project="sapo-test",
+        name="seed-abc",
+        round=0,
+        evaluation=-1,
+    )
 
 
 def write(target, run):
-    writer = TARGETS[target](run)
-    for point in POINTS:
-        writer.write(point)
-    writer.close()
+    with TARGETS[target](run) as write_point:
+        for point in POINTS:
+            write_point(point)
+
+
+def test_there_is_a_writer_for_each_target_of_the_configuration():
+    assert TARGETS.keys() == {*SETTINGS["log_to"].choices}
 
 
 def test_a_round_has_the_values_that_its_names_say():
@@ -188,14 +208,12 @@ def in_a_process(code, run, **environment):
 
 WRITE = f"""
 import sys
-from sapo_node.observability.curves.request import Run
-from sapo_node.observability.curves.targets import TARGETS, Point
+from sapo_node.observability.curves import TARGETS, Point, Request
 
 def write(target):
-    writer = TARGETS[target](Run(sys.argv[1], "sapo-test", "seed-abc"))
-    for point in {[(each.step, each.at, each.values, each.completions) for each in POINTS]!r}:
-        writer.write(Point(*point))
-    writer.close()
+    with TARGETS[target](Request((), "", sys.argv[1], "sapo-test", "seed-abc", 0, -1)) as write_point:
+        for point in {[(each.step, each.at, each.values, each.completions) for each in POINTS]!r}:
+            write_point(Point(*point))
 """
 
 
@@ -227,9 +245,9 @@ def test_weights_and_biases_keeps_scalars_and_table_of_a_run_without_network(run
     assert json.loads(table.read_text()) == {"columns": list(COLUMNS), "data": [list(ROW)]}
 
 
-@pytest.mark.parametrize("target", [name for name, library in LIBRARIES.items() if library])
+@pytest.mark.parametrize("target", TARGETS.keys() - {"jsonl"})
 def test_a_missing_library_is_one_line_with_the_extra(target, monkeypatch):
-    monkeypatch.setattr(request, "find_spec", lambda _: None)
+    monkeypatch.setattr(curves, "find_spec", lambda _: None)
     require_installed(["jsonl"])
     with pytest.raises(LocalError, match=f"{target}, which is missing: .*pip install .*\\[{target}\\]'"):
         require_installed(["jsonl", target])
@@ -237,9 +255,8 @@ def test_a_missing_library_is_one_line_with_the_extra(target, monkeypatch):
 
 async def test_a_target_writes_until_the_node_stops_and_ends_with_the_last_round(database, run, tmp_path):
     told = []
-    asked = FollowRequest("jsonl", str(tmp_path / "node.sqlite"), run, round=0, evaluation=-1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_follow, asked, told.append)
+        nursery.start_soon(write_curves, run, told.append)
         file = tmp_path / "curves" / "curves.jsonl"
         with trio.fail_after(60):
             while not file.exists():  # noqa: ASYNC110 - a file sets no trio.Event
@@ -250,13 +267,29 @@ async def test_a_target_writes_until_the_node_stops_and_ends_with_the_last_round
     assert told == []
 
 
-async def test_a_target_that_fails_is_one_notice(database, run, tmp_path):
+async def test_a_target_that_fails_is_one_notice_and_the_others_go_on(database, run, tmp_path, monkeypatch):
+    library = tmp_path / "libraries" / "trackio.py"
+    library.parent.mkdir()
+    library.write_text("raise ValueError('no room\\nat all')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(library.parent), *sys.path]))
+    told = []
+    file = tmp_path / "curves" / "curves.jsonl"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write_curves, replace(run, targets=("trackio", "jsonl")), told.append)
+        with trio.fail_after(60):
+            while not (told and file.exists()):  # noqa: ASYNC110 - a file sets no trio.Event
+                await trio.sleep(0.05)
+        play(database, 1)
+        nursery.cancel_scope.cancel()
+    assert told == ["no more curves go to trackio (no room); the node goes on without"]
+    assert len(file.read_text().splitlines()) == 1
+
+
+async def test_a_process_of_targets_that_all_failed_ends_with_a_notice_for_each(database, run):
     told = []
     Path(run.folder).write_text("a file where the folder should be")  # noqa: ASYNC240 - a few bytes
-    asked = FollowRequest("jsonl", str(tmp_path / "node.sqlite"), run, round=0, evaluation=-1)
     with trio.fail_after(60):
-        await _follow(asked, told.append)
+        await write_curves(run, told.append)
     [notice] = told
     assert notice.startswith("no more curves go to jsonl (")
     assert "File exists" in notice
-    assert notice.endswith("; the node goes on without")

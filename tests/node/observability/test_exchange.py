@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from books import entered
-from sapo_node.cli.progress import evaluation_lines
 from sapo_node.cli.tables import Screen, countdown, waits_lines
 from sapo_node.groups.messages import GroupReport, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.record import LOCAL
@@ -136,41 +135,3 @@ def test_what_a_node_waits_for_is_shown_with_a_countdown(database):
     view = replace(overview(database), session={"waits": [{"what": "the next epoch", "until": 1_060}]})
     [line] = waits_lines(view, 1_000.0)
     assert line.plain == "waits 1:00 for the next epoch"
-
-
-def evaluation(step, point):
-    return {"step": step, "pass_at_1": point, "low": point - 0.1, "high": point + 0.1, "per_task": {}}
-
-
-def evaluated(database, *, with_peers, alone):
-    """Have a node and its rounds alone evaluated: pass@1 after each step."""
-    for step, point in with_peers.items():
-        database.execute("INSERT INTO exams VALUES (?, ?)", step, json.dumps(evaluation(step, point)))
-    History(database).keep_alone(evaluation(step, point) for step, point in alone.items())
-    return overview(database)
-
-
-def test_a_node_is_compared_with_its_rounds_alone_after_the_same_number_of_rounds(database):
-    view = evaluated(database, with_peers={0: 0.1, 50: 0.5, 100: 0.7}, alone={0: 0.1, 50: 0.3})
-    assert view.beside == (evaluation(50, 0.5), evaluation(50, 0.3))
-
-
-def test_untrained_weights_say_nothing_about_peers(database):
-    assert evaluated(database, with_peers={0: 0.1, 50: 0.5}, alone={0: 0.1}).beside is None
-
-
-def test_rounds_alone_that_begin_anew_replace_those_before(database):
-    evaluated(database, with_peers={}, alone={0: 0.1, 50: 0.3})
-    History(database).keep_alone([evaluation(0, 0.2)])
-    assert overview(database).alone == [evaluation(0, 0.2)]
-
-
-def test_status_shows_both_after_the_same_round(database):
-    view = evaluated(database, with_peers={0: 0.1, 50: 0.5}, alone={0: 0.1, 50: 0.3})
-    assert [str(line) for line in evaluation_lines(view)][1:] == [
-        "alone    0.300 (0.200 to 0.400) at round 50, with peers 0.500 (0.400 to 0.600)"
-    ]
-
-
-def test_status_has_no_line_about_rounds_that_were_not_played(database):
-    assert len(evaluation_lines(evaluated(database, with_peers={0: 0.1, 50: 0.5}, alone={}))) == 1

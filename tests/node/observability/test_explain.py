@@ -402,7 +402,7 @@ def test_a_refused_envelope_is_told_with_its_reason(database, book, author):
     book.flush()
     told = explain.envelope(database, opened.envelope_id.hex())
     assert "issuer over its quota" in told.text
-    assert "`sapo-node trust PEER`" in told.text
+    assert "`sapo-node peers trust PEER`" in told.text
 
 
 @pytest.mark.parametrize(("facts", "said"), [([], "untrusted"), ([Fact.FALSE_CLAIM] * 8, "banned")])
@@ -486,8 +486,14 @@ def test_a_banned_peer_says_for_what_and_until_when(database, manifest):
 
 
 WORDS = {
-    (COMMAND, PeerState.HEALTHY): ("by `sapo-node trust`: for fun.", "until `sapo-node untrust PEER` takes that back"),
-    (COMMAND, PeerState.BANNED): ("by `sapo-node ban`: for fun.", "until `sapo-node unban PEER` takes that back"),
+    (COMMAND, PeerState.HEALTHY): (
+        "by `sapo-node peers trust`: for fun.",
+        "until `sapo-node peers untrust PEER` takes that back",
+    ),
+    (COMMAND, PeerState.BANNED): (
+        "by `sapo-node peers ban`: for fun.",
+        "until `sapo-node peers unban PEER` takes that back",
+    ),
     (CONFIG, PeerState.HEALTHY): ("by `trusted` in the configuration", "no longer in `trusted`"),
     (CONFIG, PeerState.BANNED): ("by `banned` in the configuration", "no longer in `banned`"),
     ("12D3KooWsigner", PeerState.BANNED): ("by the list of 12D3KooWsigner", "until a newer list of that signer"),

@@ -12,7 +12,7 @@ import pytest
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.tables import Screen, decision_table
 from sapo_node.cli.terminal import Terminal
-from sapo_node.observability.curves.follow import Follower
+from sapo_node.observability.curves import Follower
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.dashboard.prometheus import exposition
 from sapo_node.observability.history import History
@@ -71,7 +71,6 @@ def look(database):
     exposition(view)
     facts = Facts(database, {})
     facts.state()
-    facts.summary()
     facts.curve(1, 5)
     Follower(database, round_=0, evaluation=0).new()
 

@@ -259,7 +259,7 @@ def test_a_state_that_others_could_read_is_closed_to_them_at_the_start(tmp_path)
     with locked(folder):
         found = modes(folder.path)
     assert all(mode & 0o077 == 0 for mode in found.values()), found
-    assert len(found) == 6
+    assert len(found) == 7
 
 
 def test_what_a_process_writes_beside_a_state_keeps_its_usual_mode(tmp_path):

@@ -1,4 +1,4 @@
-"""A group that imports a command only when it runs: libp2p and torch take seconds, and most commands need neither."""
+"""Groups of commands: one that imports a command only when it runs, and one with a command by default."""
 
 import difflib
 from collections.abc import Mapping
@@ -11,7 +11,10 @@ from sapo_node.cli.entry import INTERRUPTED
 
 
 class CommandGroup(click.Group):
-    """Holds the names of commands in sections. `sections` names the module of each command within `package`."""
+    """Holds the names of commands in sections. `sections` names the module of each command within `package`.
+
+    A command is imported when it runs: libp2p and torch take seconds, and most commands need neither.
+    """
 
     def __init__(self, *args: Any, package: str, sections: Mapping[str, Mapping[str, str]], **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -37,10 +40,10 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a command as click does. If there is none of this name, suggest the most similar name."""
-        close = difflib.get_close_matches(args[0], self._modules, 1)
+        """Resolve a command as click does. If there is none of this name, suggest the most similar names."""
+        close = difflib.get_close_matches(args[0], self._modules, 2)
         if close and args[0] not in self._modules:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(map(repr, close))}?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -63,15 +66,22 @@ class CommandGroup(click.Group):
         return next(each for each in found if isinstance(each, click.Command) and each.name == cmd_name)
 
 
-class DefaultGroup(click.Group):
-    """Runs the command `default` where the first argument names no command: `peers PEER` is `peers show PEER`."""
+class Group(click.Group):
+    """Commands in the order in which they are defined. If the first argument names none, the command `default` runs:
+    `peers PEER` is `peers show PEER`.
+    """
 
-    def __init__(self, *args: Any, default: str, **settings: Any) -> None:
+    def __init__(self, *args: Any, default: str = "", **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._default = default
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their definition, not sorted by name."""
+        del ctx
+        return list(self.commands)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, with `default` before those that name no command and ask for no help."""
-        if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
+        """Parse the arguments. The name of the default command is added if they name none and ask for no help."""
+        if self._default and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
             args = [self._default, *args]
         return super().parse_args(ctx, args)

@@ -1,25 +1,29 @@
-"""Show what a node did and its configuration: `status`, `why`, `config`."""
+"""Show the nodes of this machine, what one did, and why: `nodes`, `status`, `why`."""
 
 import time
 from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 
 import click
+from rich.table import Table
 from rich.text import Text
 
-from sapo_node.app.config import Config, load_config, render_config
-from sapo_node.cli.commands.options import as_json, configured, database_of, view_of
-from sapo_node.cli.commands.paths import PATH
-from sapo_node.cli.tables import Screen
+from sapo_node.app.config import Config
+from sapo_node.app.state import StateFolder, is_running, pid_of, reading, state_folders
+from sapo_node.cli.commands.options import NODE, SectionedCommand, as_json, database_of, option, settings, view_of
+from sapo_node.cli.tables import Screen, figure, short
 from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.observability import explain
-from sapo_node.observability.condition import condition_of
+from sapo_node.observability.condition import condition_of, counted
 from sapo_node.observability.history import History
 from sapo_node.observability.metrics import METRICS
-from sapo_node.observability.overview import KINDS
+from sapo_node.observability.overview import KINDS, overview
+from sapo_protocol import LocalError
+from sapo_protocol.printable import excerpt
 
 _POLL_SECONDS = 0.5
+_SHOWN_CHARACTERS = 40
+"""Of a name of a swarm or of an address in the table of nodes."""
 
 _WORDS = "\b\nwhat was not trained on:\n" + "\n".join(f"  {kind:<16}{means}" for kind, means in KINDS.items())
 _KEYS = f"{_WORDS}\n\n\b\nmetrics of a round:\n" + "\n".join(
@@ -27,13 +31,15 @@ _KEYS = f"{_WORDS}\n\n\b\nmetrics of a round:\n" + "\n".join(
 )
 
 
-@click.command(epilog=_KEYS)
-@configured
-@click.option("--rounds", is_flag=True, help="Print the metrics of each round instead, one JSON object per line.")
-@click.option("--follow", is_flag=True, help="As --rounds, then print each new round until Ctrl-C.")
+@click.command(cls=SectionedCommand, epilog=_KEYS)
+@settings(*NODE)
+@option("--rounds", is_flag=True, help="Print the metrics of each round instead, one JSON object per line.")
+@option("--follow", is_flag=True, help="As --rounds, then print each new round until Ctrl-C.")
 @as_json
 def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> None:
     """Show how a node on this machine is and what it has done. The node may be running or stopped.
+
+    `sapo-node nodes` shows all nodes of this machine.
 
     \b
     sapo-node status --follow | jq .reward
@@ -67,9 +73,109 @@ def _print_rounds(history: History, *, follow: bool) -> None:
             time.sleep(_POLL_SECONDS)
 
 
-@click.command(epilog=_WORDS)
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One state on this machine, and the node that runs on it."""
+
+    state: str
+    """The state folder of the key in the swarm."""
+    peer_id: str
+    swarm: str
+    running: bool
+    pid: int | None
+    round: int
+    """Step of the policy; 0 if the node does not train."""
+    reward: float | None
+    """Mean of the last 20 rounds."""
+    peers: int
+    """Connected peers."""
+    page: str
+    """Without its token; `sapo-node status` has none either."""
+    error: str
+    """Why the state cannot be read; empty if it can."""
+
+
+def facts_of(folder: StateFolder) -> NodeFacts:
+    """Return the facts of one state folder."""
+    runs = is_running(folder)
+    empty = NodeFacts(
+        state=str(folder.path),
+        peer_id=folder.path.name,
+        swarm=folder.path.parent.name.rpartition("-")[0],
+        running=runs,
+        pid=pid_of(folder) if runs else None,
+        round=0,
+        reward=None,
+        peers=0,
+        page="",
+        error="",
+    )
+    try:
+        with reading(folder) as database:
+            view = overview(database, peers=0)
+    except LocalError as error:
+        return replace(empty, error=str(error))
+    rounds = view.rounds
+    return replace(
+        empty,
+        round=rounds[-1]["step"] if rounds else 0,
+        reward=sum(each["reward"] for each in rounds) / len(rounds) if rounds else None,
+        peers=len(view.session.get("connected", ())) if runs else 0,
+        page=view.session.get("page", "") if runs else "",
+    )
+
+
+@click.command(cls=SectionedCommand)
+@settings("state")
+@as_json
+def nodes(config: Config, *, json_output: bool) -> None:
+    """Show the nodes of this machine. Each key and swarm with a state is one line.
+
+    `reward` is the mean of the last 20 rounds, and `peers` the number of connected peers. To look closer at a node,
+    give its key and swarm: `sapo-node status --key KEY --swarm SWARM`.
+
+    \b
+    sapo-node nodes
+    sapo-node nodes --json | jq .page
+    """  # noqa: D301 - click reads the backspace
+    found = sorted(map(facts_of, state_folders(config.states)), key=lambda each: not each.running)
+    if json_output:
+        for each in found:
+            say_json(asdict(each))
+        return
+    terminal = Terminal()
+    if found:
+        terminal.print(_table(found))
+    terminal.print(Text(f"{counted(len(found), 'state')} in {config.states}", "dim"), soft_wrap=True)
+    for each in found:
+        if each.error:
+            terminal.print(Text(f"{each.state}: {each.error}", "red"), soft_wrap=True)
+
+
+def _table(found: list[NodeFacts]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for name in ("node", "swarm"):
+        table.add_column(name, no_wrap=True)
+    for name in ("pid", "round", "reward", "peers"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("page", overflow="fold")
+    for each in found:
+        ends = "cannot be read" if each.error else each.page or ("no page" if each.running else "stopped")
+        table.add_row(
+            short(each.peer_id),
+            excerpt(each.swarm, _SHOWN_CHARACTERS),
+            str(each.pid or "-"),
+            str(each.round),
+            figure(each.reward, ".3f"),
+            str(each.peers) if each.running else "-",
+            excerpt(ends, _SHOWN_CHARACTERS),
+        )
+    return table
+
+
+@click.command(cls=SectionedCommand, epilog=_WORDS)
 @click.argument("envelope_id")
-@configured
+@settings(*NODE)
 @as_json
 def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
     """Explain what the node did with each group of a rollout. It says why, and what would change that.
@@ -78,32 +184,5 @@ def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
     last 2,000 groups and 5,000 refusals.
     """
     with database_of(config) as database:
-        _tell(explain.envelope(database, envelope_id), json_output=json_output)
-
-
-def _tell(told: explain.Told, *, json_output: bool) -> None:
-    if json_output:
-        say_json(told.as_dict())
-    else:
-        say(told.text)
-
-
-@click.command()
-@click.argument("file", required=False, type=PATH)
-@as_json
-def config(file: Path | None, *, json_output: bool) -> None:
-    """Print the configuration with the meaning of every key. It is the defaults, changed by FILE and the environment.
-
-    The variable SAPO_NODE_MODEL sets the key `model`, and so on for each key. A list has commas between its values.
-    SAPO_NODE_CONFIG names a file for every command without --config. The command line overrides the environment, and
-    the environment overrides the file. A relative path in the file begins at the folder of the file.
-
-    \b
-    sapo-node config > node.toml
-    sapo-node start --config node.toml
-    """  # noqa: D301 - click reads the backspace
-    loaded = load_config(file)
-    if json_output:
-        say_json(asdict(loaded))
-    else:
-        say(render_config(loaded).removesuffix("\n"))
+        told = explain.envelope(database, envelope_id)
+    say_json(told.as_dict()) if json_output else say(told.text)

@@ -1,17 +1,22 @@
-"""What several commands share: options, how to find a node's key and state, and how to report an error."""
+"""Shared by the commands: settings as options, the help in sections, the key and state of a node, and errors.
+
+`@settings(*NODE, "model")` adds --config, --swarm, --key, --state and --model to a command, as the table of settings
+describes them, and gives it the Config.
+"""
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from functools import wraps
+from functools import partial, wraps
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.text import Text
 
-from sapo_node.app.config import Config, load_config
+from sapo_node.app.config import SETTINGS, Config, Section, load_config
 from sapo_node.app.state import (
     StateFolder,
     is_running,
@@ -22,7 +27,6 @@ from sapo_node.app.state import (
     state_folder,
 )
 from sapo_node.app.trained_model import of_checkpoints, require_same_policy
-from sapo_node.cli.commands.paths import PATH
 from sapo_node.cli.entry import INTERRUPTED
 from sapo_node.cli.terminal import ReaderGone, Terminal
 from sapo_node.groups.model_name import is_gguf, is_hub_name
@@ -30,6 +34,7 @@ from sapo_node.learner.client import require_installed
 from sapo_node.net.addresses import require_addresses
 from sapo_node.observability.dashboard import parse_place
 from sapo_node.observability.overview import Overview, at_rest, overview
+from sapo_node.sampling.mix import AUTO
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import (
     PASSPHRASE_FILE_VARIABLE,
@@ -47,60 +52,167 @@ from sapo_protocol.printable import printable
 
 Command = Callable[..., None]
 
+NODE = ("swarm", "key", "state")
+NETWORK = ("listen", "announce", "bootstrap", "mdns")
+MODEL = ("model", "lora", "lora_layers", "dtype")
+ASKED = ("examples", "thinking", "max_tokens")
+"""Settings of how a model is asked, and how long it may answer."""
+START = tuple(name for name, row in SETTINGS.items() if row.option)
+
 stderr = Terminal(stderr=True)
 
-as_json = click.option("--json", "json_output", is_flag=True, help="Print JSON for scripts.")
+
+class _PathOf(click.Path):
+    """A path as a Path. A shell leaves `~` as it is in --state=~/x and in quotes, so it is expanded here."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises LocalError for `~` of a user without a home folder."""
+        return super().convert(expanded(os.fspath(value)), param, ctx)
 
 
-def configured(command: Command) -> Command:
-    """Add --config, --swarm, --key and --state, and pass one Config to the command."""
-
-    @click.option("--config", "config_file", type=PATH, help="A TOML file; see `sapo-node config`.")
-    @click.option("--swarm", help="The swarm: a shipped manifest or the path of a manifest.  [default: starter]")
-    @click.option("--key", help="The key file of the node.  [default: node.key]")
-    @click.option("--state", help="The folder under which each swarm and key keeps its state.")
-    @wraps(command)
-    def wrapped(config_file: Path | None, swarm: str, key: str, state: str, **options: Any) -> None:
-        config = load_config(config_file).overridden({"swarm": swarm, "key": key, "state": state})
-        command(config=config, **options)
-
-    return wrapped
+PATH = _PathOf(path_type=Path)
 
 
-def networked(command: Command) -> Command:
-    """Add the options for addresses and peer discovery, and --passphrase with --passphrase-file."""
+class Number(click.FloatRange):
+    """A finite number within bounds. click's own type accepts `nan` for any bounds."""
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number. Fails with a usage error if the value is none."""
+        number = super().convert(value, param, ctx)
+        if not isfinite(number):
+            self.fail(f"{number} is not a finite number.", param, ctx)
+        return number
+
+
+class _ValueOf(click.ParamType[Any]):
+    """The value of a setting. Its bounds are checked by Config, as for a value of a file."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value. Fails with a usage error if the text stands for none."""
+        row = SETTINGS[self.name]
+        found = row.parse(value) if isinstance(value, str) else value
+        if type(found) is not row.kind and not (row.auto and found == AUTO):
+            self.fail(f"{value!r}; give {row.wanted}", param, ctx)
+        return found
+
+
+class Option(click.Option):
+    """An option that stands in a section of the help, with its default if it has one."""
+
+    def __init__(self, *args: Any, section: Section | None = None, **settings: Any) -> None:
+        settings.setdefault("show_default", settings.get("default") is not None)
+        super().__init__(*args, **settings)
+        self.section = section or "Options"
+
+
+option = partial(click.option, cls=Option)
+
+
+class SectionedCommand(click.Command):
+    """A command whose help shows its options in sections."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        rows: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Options", *get_args(Section))}
+        for param in self.get_params(ctx):
+            if record := param.get_help_record(ctx):
+                rows[param.section if isinstance(param, Option) else "Options"].append(record)
+        for name, records in rows.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+as_json = option("--json", "json_output", is_flag=True, help="Print JSON for scripts.")
+
+
+def settings(*names: str) -> Callable[[Command], Command]:
+    """Add --config and an option for each of these settings, and pass the Config that they make as `config`."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def wrapped(config_file: Path | None, **options: Any) -> None:
+            chosen = {name: options.pop(name) for name in names}
+            command(config=load_config(config_file).overridden(chosen), **options)
+
+        decorated: Command = wrapped
+        for name in reversed(names):
+            decorated = _setting_option(name)(decorated)
+        file = option("--config", "config_file", type=PATH, section="Node", help="A TOML file; see `sapo-node config`.")
+        return file(decorated)
+
+    return decorate
+
+
+def given() -> dict[str, Any]:
+    """Return the settings that options of this command give, by key."""
+    params = click.get_current_context().params
+    return {name: value for name, value in params.items() if name in SETTINGS and value not in (None, ())}
+
+
+def _setting_option(name: str) -> Callable[[Command], Command]:
+    row, flag = SETTINGS[name], name.replace("_", "-")
+    told = f"{row.help}  [default: {_as_text(row.default)}]"
+    add = partial(option, section=row.section, default=None, help=told)
+    if row.kind is bool:
+        return add(f"--{flag}/--no-{flag}")
+    kind: click.ParamType[Any] = click.Choice(row.choices) if row.choices else _ValueOf(name)
+    if row.kind is tuple:
+        return add(f"--{flag}", multiple=True, type=kind if row.choices else str, metavar=row.unit or None)
+    if row.bare:
+        return add(f"--{flag}", type=kind, metavar=f"[{row.unit}]", is_flag=False, flag_value=row.bare)
+    unit = f"{row.unit}|{AUTO}" if row.auto else row.unit
+    return add(f"--{flag}", type=kind, metavar=unit or None)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
+
+
+def as_options(config: Config) -> list[str]:
+    """Return the options of `start` that make a configuration of the defaults."""
+    words = []
+    for name in START:
+        row, value, flag = SETTINGS[name], getattr(config, name), name.replace("_", "-")
+        if value == row.default:
+            continue
+        if row.kind is bool:
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            values = value if isinstance(value, tuple) else [value]
+            for each in values:
+                words += [f"--{flag}", f"{each:g}" if row.kind is float else str(each)]
+    return words
+
+
+def unlocking(command: Command) -> Command:
+    """Add --passphrase and --passphrase-file, and pass the passphrase as `passphrase`."""
+
+    @option(
+        "--passphrase-file",
+        type=PATH,
+        envvar=PASSPHRASE_FILE_VARIABLE,
+        section="Node",
+        help="A file with the passphrase of the key file, which only you can read.",
+    )
+    @option(
+        "--passphrase",
+        envvar=PASSPHRASE_VARIABLE,
+        section="Node",
+        help="The passphrase itself. Other users of the machine can read it from the list of processes.",
+    )
     @wraps(command)
     def wrapped(passphrase: str | None, passphrase_file: Path | None, **options: Any) -> None:
         if passphrase and passphrase_file:
             raise click.UsageError("give either --passphrase or --passphrase-file")
         command(passphrase=read_passphrase(passphrase_file) if passphrase_file else passphrase, **options)
 
-    added: Command = wrapped
-    for option in (
-        click.option(
-            "--passphrase-file",
-            type=PATH,
-            envvar=PASSPHRASE_FILE_VARIABLE,
-            help="A file with the passphrase of the key file, which only you can read.",
-        ),
-        click.option(
-            "--passphrase",
-            envvar=PASSPHRASE_VARIABLE,
-            help="The passphrase itself. Other users of the machine can read it from the list of processes.",
-        ),
-        click.option("--mdns/--no-mdns", default=None, help="Find nodes on the local network.  [default: on]"),
-        click.option("--bootstrap", multiple=True, metavar="MULTIADDR", help="Dial this node; ends in /p2p/<peer id>."),
-        click.option(
-            "--announce",
-            multiple=True,
-            metavar="ADDRESS",
-            help="Tell peers to dial this address, if it differs from --listen.",
-        ),
-        click.option("--listen", multiple=True, metavar="ADDRESS", help="Listen here: IP:PORT or a multiaddress."),
-    ):
-        added = option(added)
-    return added
+    return wrapped
 
 
 def tell(error: BaseException) -> None:
@@ -171,7 +283,7 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
     path = Path(config.key)
     with suppress(NoSuchFile):
         return unlock(path, passphrase), False
-    # A key that is older than its state may not publish at first. So none is made where the start must fail.
+    # A key that is older than its state may not publish at first. So none is made if the start must fail.
     require_usable(config.states, load_manifest(config.swarm))
     identity = create_key(path, passphrase)
     made = f"made a new key in {path.absolute()} (mode 0600); this node is {identity.peer_id}"
@@ -181,26 +293,18 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
 
 def place_of(config: Config) -> StateFolder:
     """Return the state folder for this key and swarm. It may not exist."""
-    return state_folder(config.states, load_manifest(config.swarm), unlock(Path(config.key), None).peer_id)
+    try:
+        identity = unlock(Path(config.key), None)
+    except NoSuchFile as error:
+        raise NoSuchFile(f"{error}. `sapo-node nodes` shows the nodes of this machine") from error
+    return state_folder(config.states, load_manifest(config.swarm), identity.peer_id)
 
 
 def folder_of(config: Config) -> StateFolder:
-    """Return the state folder for this key and swarm. Raises LocalError if no node ever ran on it."""
+    """Return the state folder for this key and swarm. Raises NoState if no node ever ran on it."""
     folder = place_of(config)
     read_database(folder).close()
     return folder
-
-
-def policy_of(config: Config, options: Mapping[str, Any]) -> tuple[Config, StateFolder]:
-    """Return the configuration for the checkpoints of the node of this key and swarm, and its state folder.
-
-    Raises LocalError if no node ever ran on it, or if the options name another model than that of its checkpoints.
-    """
-    folder = folder_of(config)
-    with reading(folder) as database:
-        config = of_checkpoints(config, database, options)
-        require_same_policy(database, config, folder.checkpoints)
-    return config, folder
 
 
 def database_of(config: Config) -> AbstractContextManager[Database]:
@@ -208,9 +312,21 @@ def database_of(config: Config) -> AbstractContextManager[Database]:
     return reading(place_of(config))
 
 
+def policy_of(config: Config) -> tuple[Config, StateFolder]:
+    """Return the configuration for the checkpoints of the node of this key and swarm, and its state folder.
+
+    Raises LocalError if no node ever ran on it, or if the options name another model than that of its checkpoints.
+    """
+    folder = folder_of(config)
+    with reading(folder) as database:
+        config = of_checkpoints(config, database, given())
+        require_same_policy(database, config, folder.checkpoints)
+    return config, folder
+
+
 def view_of(config: Config, **wanted: Any) -> tuple[Overview, bool]:
     """Return the overview of the node of this key and swarm, and whether the node is running."""
-    folder = place_of(config)
+    folder = folder_of(config)
     with reading(folder) as database:
         view, runs = overview(database, **wanted), is_running(folder)
     return (view if runs else at_rest(view)), runs

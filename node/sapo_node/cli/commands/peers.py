@@ -1,58 +1,79 @@
-"""Show the peers of a node, and pass the operator's decisions on to other nodes: `peers`."""
+"""Show the peers of a node, and decide about them: `peers`, `peers trust`, `untrust`, `ban`, `unban`.
+
+A running node follows a decision within a second.
+"""
 
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from sapo_node.app.config import Config
-from sapo_node.cli.commands.deciding import writable_database
-from sapo_node.cli.commands.group import DefaultGroup
-from sapo_node.cli.commands.options import as_json, configured, database_of, unlock, view_of, write_file
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.app.state import SCHEMA
+from sapo_node.cli.commands.group import Group
+from sapo_node.cli.commands.options import (
+    NODE,
+    PATH,
+    SectionedCommand,
+    as_json,
+    database_of,
+    folder_of,
+    option,
+    settings,
+    view_of,
+    write_file,
+)
 from sapo_node.cli.commands.wire import show_proof
 from sapo_node.cli.tables import decision_table, tier_line
 from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.observability import explain
+from sapo_node.storage.database import Database
+from sapo_node.storage.files import for_owner_alone
 from sapo_node.trust.constants import PeerState
-from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decided_by
-from sapo_node.trust.peer_list import MAX_BYTES, import_list, read_list, write_list
-from sapo_protocol import LocalError, load_manifest
-from sapo_protocol.files import read_bounded
+from sapo_node.trust.decisions import COMMAND, Decision, decide, decided_by, decision_of, pardon, take_back
+from sapo_node.trust.ledger import account_of, has_equivocated
+from sapo_protocol import LocalError, load_manifest, public_key_of
+from sapo_protocol.printable import printable
+
+MAX_WHY = 200
+"""Characters of the operator's words about one peer."""
+_WHY = option(
+    "--why", metavar="TEXT", help="Your own words, which `sapo-node peers` shows. Without it those of before stay."
+)
 
 
-@click.group(cls=DefaultGroup, default="show")
+@click.group(cls=Group, default="show")
 def peers() -> None:
-    """Show the peers of a node, their states and who decided them.
+    """Show the peers of a node, and trust or ban them.
 
-    `show` may be left out. `sapo-node peers show --help` lists its options.
+    `show` may be left out. `sapo-node peers show --help` lists its options. The beginning or the end of a known peer id
+    is enough for PEER.
 
-    A node trusts and bans by what it verified itself, and by what its operator decides (`sapo-node trust`, `ban`).
-    `export` and `import` pass such decisions on to other nodes of the operator, as a signed list.
+    A node trusts and bans by what it verified itself. A decision of its operator stands above that. A running node
+    follows it within a second, and it holds over restarts.
 
     \b
-    sapo-node peers                                        all peers; --json for scripts
-    sapo-node peers ACgPL7x5                               one peer, by the end of its id
-    sapo-node peers ACgPL7x5 --evidence                    why it is banned for good
-    sapo-node peers export list.json                       on one node
-    sapo-node peers import list.json --from 12D3KooW...    on the others
+    sapo-node peers                            all peers; --json for scripts
+    sapo-node peers ACgPL7x5                   one peer, by the end of its id
+    sapo-node peers ACgPL7x5 --evidence        why it is banned for good
+    sapo-node peers ban ACgPL7x5 --why spam
     """  # noqa: D301 - click reads the backspace
 
 
-@peers.command()
+@peers.command(cls=SectionedCommand)
 @click.argument("peer", required=False)
-@configured
-@click.option("--evidence", is_flag=True, help="Show the evidence for which PEER was banned for good.")
-@click.option("--output", type=PATH, metavar="FILE", help="Write the evidence to FILE.")
+@settings(*NODE)
+@option("--evidence", is_flag=True, help="Show the evidence for which PEER was banned for good.")
+@option("--output", type=PATH, metavar="FILE", help="Write the evidence to FILE.")
 @as_json
 def show(config: Config, *, peer: str | None, evidence: bool, output: Path | None, json_output: bool) -> None:
     """List the peers of a node. With PEER, explain one.
 
-    For each peer: its state, who decided it, why, since when and until when.
-
-    The beginning or the end of a peer id is enough. The evidence is two contents that PEER signed for one round.
-    Anybody can check FILE: `sapo-node verify --evidence FILE`.
+    For each peer: its state, who decided it, why, since when and until when. The evidence is two contents that PEER
+    signed for one round. Anybody can check FILE: `sapo-node verify --evidence FILE`.
     """
     if evidence or output:
         if peer is None:
@@ -91,56 +112,123 @@ def _show_evidence(config: Config, peer: str, output: Path | None, *, json_outpu
     show_proof(row[0], load_manifest(config.swarm), json_output=json_output)
 
 
-@peers.command("export")
-@click.argument("file", type=PATH)
-@configured
+@peers.command(cls=SectionedCommand)
+@click.argument("peer")
+@settings(*NODE)
+@_WHY
 @as_json
-def export_list(config: Config, *, file: Path, json_output: bool) -> None:
-    """Write the operator's decisions to FILE. The key of this node signs them.
+def trust(config: Config, *, peer: str, why: str | None, json_output: bool) -> None:
+    """Make PEER a friend, until `untrust`. A friend is healthy, whatever it earns.
 
-    The list holds what `trust`, `ban` and the configuration decided, and not what came with lists of other nodes.
-    """
-    identity = unlock(Path(config.key), None)
-    with database_of(config) as database:
-        made = decided_by(database, COMMAND, CONFIG)
-    write_file(file, write_list(made, identity, made=int(time.time())))
-    facts = {"output": str(file), "signer": identity.peer_id, **_counted(made)}
-    text = (
-        f"written to {file}: {_counts(made)}\non another node: sapo-node peers import {file} --from {identity.peer_id}"
-    )
-    say_json(facts) if json_output else say(text)
+    The key `trusted` of the configuration does the same while the configuration names the peer.
+
+    \b
+    sapo-node peers trust 12D3KooWLiktss5vFLMbR6V7q8AJfc6xKu6uW6P3LxkrQtXPUPaR --why "our node in Lyon"
+    """  # noqa: D301 - click reads the backspace
+    with _writable_database(config) as (database, own):
+        named = _named(database, peer, own)
+        if has_equivocated(database, named):
+            raise LocalError(f"{named} signed two contents for one round, and stays banned whatever you trust")
+        other = decision_of(database, named, besides=COMMAND)
+        if other and other.state is PeerState.BANNED:
+            raise LocalError(f"{named} is banned {_by_configuration(other)}")
+        _decide(database, named, PeerState.HEALTHY, why)
+        _report(database, config, named, json_output=json_output)
 
 
-@peers.command("import")
-@click.argument("file", type=PATH)
-@click.option(
-    "--from", "signer", required=True, metavar="PEER", help="The whole peer id of the node that exported FILE."
-)
-@configured
+@peers.command(cls=SectionedCommand)
+@click.argument("peer")
+@settings(*NODE)
 @as_json
-def import_from(config: Config, *, file: Path, signer: str, json_output: bool) -> None:
-    """Follow the decisions that the node PEER exported to FILE. They replace those of its earlier list.
+def untrust(config: Config, *, peer: str, json_output: bool) -> None:
+    """Take back `sapo-node peers trust`. The state that PEER earned itself counts again."""
+    with _writable_database(config) as (database, own):
+        named = _named(database, peer, own)
+        decision = decision_of(database, named)
+        if decision is None or decision.state is not PeerState.HEALTHY:
+            raise LocalError(f"{named} is not trusted by a decision of yours; `sapo-node peers` lists the peers")
+        if not take_back(database, named, COMMAND):
+            raise LocalError(f"{named} is trusted {_by_configuration(decision)}")
+        _report(database, config, named, json_output=json_output)
 
-    A running node follows within a second. A peer that the newer list no longer names has the state that it earned. An
-    empty list takes everything back. `import` refuses a list that another key signed, one older than the last, and
-    one of this node itself.
+
+@peers.command(cls=SectionedCommand)
+@click.argument("peer")
+@settings(*NODE)
+@_WHY
+@as_json
+def ban(config: Config, *, peer: str, why: str | None, json_output: bool) -> None:
+    """Take nothing from PEER, whatever it earned, until `unban`.
+
+    A running node closes its connection with PEER, and drops the pending messages of PEER. The ban stands above a
+    `trusted` that names the peer.
     """
-    listed = read_list(read_bounded(file, MAX_BYTES, "list of peers"), str(file))
-    if listed.signer != signer:
-        raise LocalError(
-            f"{file} is signed by {listed.signer}, not by {signer}; give the list of the node that you name"
-        )
-    with writable_database(config) as (database, own):
-        import_list(database, listed, own=own)
-    facts = {"signer": signer, "made": listed.made, **_counted(listed.decisions)}
-    text = f"the node follows the list of {signer}, made {explain.moment(listed.made)}: {_counts(listed.decisions)}"
-    say_json(facts) if json_output else say(text)
+    with _writable_database(config) as (database, own):
+        named = _named(database, peer, own)
+        _decide(database, named, PeerState.BANNED, why)
+        _report(database, config, named, json_output=json_output)
 
 
-def _counted(made: tuple[Decision, ...] | list[Decision]) -> dict[str, int]:
-    banned = sum(each.state is PeerState.BANNED for each in made)
-    return {"trusted": len(made) - banned, "banned": banned}
+@peers.command(cls=SectionedCommand)
+@click.argument("peer")
+@settings(*NODE)
+@as_json
+def unban(config: Config, *, peer: str, json_output: bool) -> None:
+    """Take back `sapo-node peers ban`, and end a ban for offences now.
+
+    After a ban for offences PEER is on probation, as if the time of the ban had passed. A ban by the configuration
+    stays. A ban never ends if PEER signed two contents for one round.
+    """
+    with _writable_database(config) as (database, own):
+        named = _named(database, peer, own)
+        if has_equivocated(database, named):
+            raise LocalError(
+                f"{named} signed two contents for one round, and that ban never ends; `sapo-node peers {named} "
+                f"--evidence` shows both"
+            )
+        if account_of(database, named).state is not PeerState.BANNED:
+            raise LocalError(f"{named} is not banned; `sapo-node peers` lists the peers and their states")
+        with database.transaction():
+            decision = decision_of(database, named)
+            if decision and decision.source != COMMAND:
+                raise LocalError(f"{named} is banned {_by_configuration(decision)}")
+            take_back(database, named, COMMAND)
+            pardon(database, named)
+        _report(database, config, named, json_output=json_output)
 
 
-def _counts(made: tuple[Decision, ...] | list[Decision]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in _counted(made).items())
+@contextmanager
+def _writable_database(config: Config) -> Iterator[tuple[Database, str]]:
+    """Open the database of a node that may be running. Yield it and the node's own peer id."""
+    folder = folder_of(config)
+    with for_owner_alone(), closing(Database(folder.database, SCHEMA)) as database:
+        yield database, folder.path.name
+
+
+def _named(database: Database, peer: str, own: str) -> str:
+    """Return the whole peer id of a whole one, or of a part of a known one. Raises LocalError for this node's own."""
+    try:
+        public_key_of(peer)
+    except LocalError:
+        peer = explain.peer_named(database, peer)
+    if peer == own:
+        raise LocalError(f"{peer} is this node itself; give the id of a peer")
+    return peer
+
+
+def _by_configuration(decision: Decision) -> str:
+    key = "banned" if decision.state is PeerState.BANNED else "trusted"
+    return f"by the configuration: remove it from `{key}` there, and start the node again"
+
+
+def _decide(database: Database, peer: str, state: PeerState, why: str | None) -> None:
+    earlier = next((each for each in decided_by(database, COMMAND) if (each.peer, each.state) == (peer, state)), None)
+    words = printable(why) if why is not None else earlier.why if earlier else ""
+    if len(words) > MAX_WHY:
+        raise LocalError(f"--why has {len(words)} characters; give at most {MAX_WHY}")
+    decide(database, Decision(peer, state, COMMAND, time.time(), words))
+
+
+def _report(database: Database, config: Config, peer: str, *, json_output: bool) -> None:
+    told = explain.known_peer(database, peer, load_manifest(config.swarm))
+    say_json(told.as_dict()) if json_output else say("\n".join(told.text.splitlines()[:3]))

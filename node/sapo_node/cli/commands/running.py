@@ -1,55 +1,50 @@
-"""Start nodes: `start`, `demo`."""
+"""Run nodes: `start`, `contribute`, `demo`."""
 
-from contextlib import nullcontext
+import os
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from functools import partial
-from typing import Any
 
 import click
 import trio
 
 from sapo_node.app.config import Config
+from sapo_node.app.events import Observer
+from sapo_node.app.recipe import EXAMPLES
 from sapo_node.app.running_node import RunningNode
-from sapo_node.cli.commands.model_options import asked_model, trained_how, trained_model
-from sapo_node.cli.commands.numbers import WholeOrAuto
-from sapo_node.cli.commands.options import as_json, configured, fetch_model, networked, own_identity
-from sapo_node.cli.commands.sections import SectionedCommand
+from sapo_node.cli.commands.options import (
+    NETWORK,
+    NODE,
+    START,
+    Number,
+    SectionedCommand,
+    as_json,
+    fetch_model,
+    given,
+    option,
+    own_identity,
+    settings,
+    stderr,
+    unlocking,
+)
+from sapo_node.cli.contribute_terminal import Person
 from sapo_node.cli.demo import Plan, run_demo
 from sapo_node.cli.live_view import LiveView, print_json_line
-from sapo_node.observability.curves.request import LIBRARIES
+from sapo_node.contributors.address import KEY_VARIABLE
+from sapo_node.contributors.chat_format import extra_body as read_extra_body
+from sapo_node.contributors.endpoint import endpoint
+from sapo_node.contributors.program import program
+from sapo_node.contributors.rounds import answer_seconds
+from sapo_node.sampling.mix import AUTO
+from sapo_node.training.rollout import Answerer
+from sapo_protocol import load_manifest
 
 
 @click.command(cls=SectionedCommand)
-@configured
-@networked
-@click.option("--local", type=int, metavar="I", help="Local groups per round.  [default: 4]")
-@click.option(
-    "--external", type=WholeOrAuto(), metavar="J|auto", help="Most external groups per round.  [default: auto]"
-)
-@trained_model
-@asked_model
-@trained_how
-@click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
-@click.option(
-    "--feed",
-    is_flag=False,
-    flag_value="127.0.0.1:0",
-    metavar="[HOST:PORT]",
-    help="Let a trainer of your own take the steps; with --no-train.  [default: off]",
-)
-@click.option(
-    "--generate", metavar="URL", help="Let the vLLM or SGLang server there sample the completions.  [default: off]"
-)
-@click.option(
-    "--dashboard", metavar="[HOST:]PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
-)
-@click.option(
-    "--log-to", multiple=True, type=click.Choice(list(LIBRARIES)), help="Write the curves there, too. Repeatable."
-)
-@click.option("--archive", type=int, metavar="MIB", help="Keep verified rollouts for `rollouts export`.  [default: 0]")
-@click.option("--rounds", type=click.IntRange(1), help="Stop after this many rounds.")
-@click.option("--no-sandbox", is_flag=True, default=None, help="Score peers' text even if there is no sandbox.")
+@settings(*START)
+@unlocking
+@option("--rounds", type=click.IntRange(1), help="Stop after this many rounds.")
 @as_json
-def start(config: Config, *, rounds: int | None, passphrase: str | None, json_output: bool, **options: Any) -> None:
+def start(config: Config, *, rounds: int | None, passphrase: str | None, json_output: bool) -> None:
     """Run a node until Ctrl-C. It learns, shares rollouts, and verifies the rollouts of peers.
 
     The node makes its key if the file is missing. It finds peers on the local network through mDNS, and elsewhere
@@ -58,18 +53,17 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
 
     With `auto` the model decides. The model in the package, and any below 50 M parameters, trains all weights and reads
     no examples. A larger one trains adapters of rank 16, and reads 3 worked examples before each prompt.
-    `sapo-node probe` measures whether a model can learn from a swarm.
+    `sapo-node init --dry-run` measures whether a model can learn from a swarm.
 
     \b
     sapo-node start
     sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
-    sapo-node start --model smollm2 --swarm smollm2-easy          after `sapo-node fetch smollm2`
+    sapo-node start --model smollm2 --swarm smollm2-easy          after `sapo-node model fetch smollm2`
     sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --examples 5
     sapo-node start --model smollm2 --generate http://127.0.0.1:8000       docs/start/your-server.md
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
     sapo-node start --no-train --feed --model my-model            for a trainer of your own: docs/start/your-trainer.md
     """  # noqa: D301 - click reads the backspace
-    config = config.overridden(options)
     if rounds and not config.train and not config.fed:
         raise click.UsageError("--rounds counts rounds of training, and a node that only relays plays none")
     if config.train:
@@ -80,13 +74,104 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
         trio.run(partial(node.run, rounds=rounds))
 
 
-@click.command()
-@click.option("--model", help="The model of the honest nodes, named as for `start`.  [default: seed]")
-@click.option("--swarm", help="The tasks of this swarm.  [default: starter; smollm2-easy with another --model]")
-@click.option("--rounds", type=click.IntRange(1), help="Rounds of each honest node.  [default: 120; 10 with --model]")
-@click.option(
-    "--prompts", type=click.IntRange(1), help="Held-out prompts per task.  [default: 32; 16 with another --model]"
+@click.command(cls=SectionedCommand)
+@settings(*NODE, *NETWORK, "dashboard", "local", "examples", "max_tokens")
+@unlocking
+@option("--endpoint", "url", metavar="URL", help="Ask this server, e.g. http://127.0.0.1:8000/v1.")
+@option("--model", metavar="NAME", help="The model that the endpoint runs.")
+@option("--temperature", type=Number(0, 2), default=1.0, help="Sampling temperature of the endpoint.")
+@option(
+    "--extra-body",
+    metavar="JSON",
+    help='More keys for each request to the endpoint, e.g. \'{"reasoning_effort": "low"}\'.',
 )
+@option("--program", "command", metavar="COMMAND", help="Ask this program. It runs without a sandbox.")
+@option("--terminal", is_flag=True, help="Answer the prompts yourself.")
+@option("--rounds", type=click.IntRange(1), help="Stop after this many rounds with completions.")
+@as_json
+def contribute(
+    config: Config,
+    *,
+    url: str | None,
+    model: str | None,
+    temperature: float,
+    extra_body: str | None,
+    command: str | None,
+    terminal: bool,
+    rounds: int | None,
+    passphrase: str | None,
+    json_output: bool,
+) -> None:
+    """Share completions of a server, a program or yourself. The node trains nothing.
+
+    The node verifies and relays like `start --no-train`. It also publishes groups of G completions to the tasks that
+    the swarm assigns to it. Nodes that train learn from groups with both correct and incorrect completions. They do
+    not train on completions longer than their own --max-tokens. They do not report what they trained on, so this
+    command cannot show it.
+
+    The node shares at most 64 rounds per epoch: peers keep no more of one node. It shares no round without an answer.
+
+    \b
+    --endpoint  The server must speak the chat completions API of OpenAI. If it needs a key, set SAPO_NODE_API_KEY.
+                A round asks for I x G completions; --rounds bounds the cost: a round of empty completions counts.
+                After 8 rounds without a text the command ends. `auto` is 3 examples and 80 tokens.
+    --program   For each prompt it reads a line {"prompt": "...", "system": "...", "completions": G}, and within 120 s
+                writes a line ["...", ...] of up to G completions with <answer> and </answer> around the results. It
+                must flush. [] skips the prompt. With --examples the line has "examples": [["prompt", "answer"], ...].
+                If the program fails, the node starts it again. A failure before its first answer ends the command.
+                Stderr goes to the log.
+    --terminal  You may type up to G different answers to a prompt. The node adds the tags unless you type them.
+                You have one epoch minus 30 s. Without --local a round has one prompt.
+
+    A group always has exactly G completions. The node fills missing ones with empty completions, which count as
+    incorrect. A group with one correct completion is still informative.
+
+    \b
+    sapo-node contribute --terminal
+    sapo-node contribute --program "python3 solver.py"
+    sapo-node contribute --endpoint http://127.0.0.1:8000/v1 --model qwen3-4b
+    """  # noqa: D301 - click reads the backspace
+    if sum(map(bool, (url, command, terminal))) != 1 or bool(url) != bool(model):
+        raise click.UsageError("give either --endpoint with --model, or --program, or --terminal")
+    if extra_body is not None and not url:
+        raise click.UsageError("--extra-body needs --endpoint: it goes into the requests to a server")
+    extra = read_extra_body(extra_body or "{}")
+    config = config.overridden({"train": False, "model": model or ("program" if command else "person")})
+    if terminal and "local" not in given():
+        config = config.overridden({"local": 1})
+    if url and config.examples == AUTO:
+        config = config.overridden({"examples": EXAMPLES})
+    manifest = load_manifest(config.swarm)
+    identity, key_is_new = own_identity(config, passphrase)
+    with ExitStack() as stack:
+        observer: Observer = print_json_line
+        contributor: AbstractAsyncContextManager[Answerer]
+        if terminal:
+            person = Person(stderr, max_bytes=manifest.max_completion_bytes, seconds=answer_seconds(manifest))
+            contributor = person.at_terminal()
+            observer = print_json_line if json_output else person
+        elif not json_output:
+            observer = stack.enter_context(LiveView())
+        if command:
+            contributor = program(command, max_bytes=manifest.max_completion_bytes)
+        if url and model:
+            contributor = endpoint(
+                url,
+                model=model,
+                key=os.environ.get(KEY_VARIABLE),
+                temperature=temperature,
+                max_bytes=manifest.max_completion_bytes,
+                extra=extra,
+            )
+        node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer, contributor=contributor)
+        trio.run(partial(node.run, rounds=rounds))
+
+
+@click.command(cls=SectionedCommand)
+@option("--model", metavar="MODEL", help="The model of the honest nodes, named as for `start`. Without it: seed.")
+@option("--swarm", metavar="NAME|FILE", help="The swarm of the tasks. Without it: starter; with --model: smollm2-easy.")
+@option("--rounds", type=click.IntRange(1), help="Rounds of each honest node. Without it: 120, or 10 with --model.")
+@option("--prompts", type=click.IntRange(1), help="Held-out prompts per task. Without it: 32, or 16 with --model.")
 @as_json
 def demo(*, model: str | None, swarm: str | None, rounds: int | None, prompts: int | None, json_output: bool) -> None:
     """Run three honest nodes and an attacker on this machine. The attacker has 64 keys behind one link.
@@ -94,10 +179,10 @@ def demo(*, model: str | None, swarm: str | None, rounds: int | None, prompts: i
     The processes connect over libp2p on loopback. No honest node names another in `trusted`: all peers are strangers
     to it. The malicious keys take turns, and claim rewards that their completions did not earn.
 
-    The table shows for each honest node which part of the trained tokens is of external groups, how many malicious
-    keys it has banned, and how many of their tokens it trained on. Below the table stands how many rounds and seconds
-    after contact the honest nodes first trained on external groups. At the end the demo prints the held-out pass@1
-    of the honest nodes before and after, and how many messages and groups were left out for which reason.
+    The table shows for each honest node the share of the trained tokens that came from external groups, how many
+    malicious keys it has banned, and how many of their tokens it trained on. Below the table stands how many rounds and
+    seconds after contact the honest nodes first trained on external groups. At the end the demo prints the held-out
+    pass@1 of the honest nodes before and after, and how many messages and groups were left out for which reason.
 
     With --model the honest nodes train that model, three copies at once. smollm2 takes about 2 GB of memory for each
     copy. On two cores that had other work the demo took 27 minutes. Ten rounds show the exchange; to see it learn,
@@ -105,7 +190,7 @@ def demo(*, model: str | None, swarm: str | None, rounds: int | None, prompts: i
 
     \b
     sapo-node demo
-    sapo-node demo --model smollm2                 after `sapo-node fetch smollm2`
+    sapo-node demo --model smollm2                 after `sapo-node model fetch smollm2`
     """  # noqa: D301 - click reads the backspace
     plan = Plan.of(model, swarm, rounds, prompts)
     fetch_model(Config(model=plan.model))

@@ -10,7 +10,6 @@ from sapo_node.groups import book
 from sapo_node.groups.curve import MAX_POINTS
 from sapo_node.groups.record import State
 from sapo_node.observability.condition import Condition, condition_of
-from sapo_node.observability.fleet import summary
 from sapo_node.observability.group_facts import as_dict
 from sapo_node.observability.history import TAKEN, History
 from sapo_node.observability.overview import KINDS, Overview, at_rest, kind_of, overview, unit_of
@@ -91,13 +90,6 @@ class Facts:
     def _condition(self, view: Overview) -> Condition:
         waits = [part for part, is_ready in self._starting.items() if not is_ready]
         return condition_of(view, runs=True, now=time.time(), starting=waits)
-
-    def summary(self) -> dict[str, Any]:
-        """The node in one line, for `sapo-node fleet`."""
-        view = overview(self._database, peers=0)
-        waits = [part for part, is_ready in self._starting.items() if not is_ready]
-        doing = f"starting: {', '.join(waits)}" if waits else self._phase or self._rests
-        return asdict(summary(at_rest(view) if waits else view, doing=doing, now=time.time()))
 
     def curve(self, first: int, last: int) -> dict[str, Any]:
         """The learning curve from one round to another, in at most MAX_POINTS points."""

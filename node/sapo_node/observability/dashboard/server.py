@@ -181,8 +181,6 @@ class Dashboard:
         match names:
             case ["state"]:
                 return self._facts.state()
-            case ["summary"]:
-                return self._facts.summary()
             case ["groups"] if (state := query.get("state", "")) in ("", *State):
                 return self._facts.groups(State(state) if state else None, _whole(query, "last", SHOWN_GROUPS))
             case ["curve"]:

@@ -1,24 +1,25 @@
-"""Make the key of a node, and save and restore its state: `keygen`, `backup`, `restore`."""
+"""Key, settings and state of a node: `keygen`, `config`, `state backup`, `state restore`."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from sapo_node.app.config import Config
+from sapo_node.app.config import Config, load_config, render_config
 from sapo_node.app.state import require_root, state_folder
 from sapo_node.cli.backup import restore_backup, write_backup
-from sapo_node.cli.commands.options import as_json, configured, place_of, unlock
-from sapo_node.cli.commands.paths import PATH
+from sapo_node.cli.commands.group import Group
+from sapo_node.cli.commands.options import NODE, PATH, SectionedCommand, as_json, option, place_of, settings, unlock
 from sapo_node.cli.terminal import say, say_json
 from sapo_node.storage.counters import LISTEN_EPOCHS
 from sapo_node.storage.keys import create_key, require_no_key
 from sapo_protocol import LocalError, load_manifest
 
 
-@click.command()
-@click.option("--key", default="node.key", show_default=True, type=PATH, help="File to write.")
-@click.option("--passphrase/--no-passphrase", default=False, help="Ask for a passphrase, and encrypt the key with it.")
+@click.command(cls=SectionedCommand)
+@option("--key", default="node.key", type=PATH, metavar="FILE", help="File to write.")
+@option("--passphrase/--no-passphrase", is_flag=True, help="Ask for a passphrase, and encrypt the key with it.")
 @as_json
 def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
     """Make a key without starting a node.
@@ -37,22 +38,49 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
         say(f"{identity.peer_id}\nwritten to {key} (mode 0600)")
 
 
-@click.command()
-@click.argument("output", type=PATH)
-@configured
+@click.command(cls=SectionedCommand)
+@click.argument("file", required=False, type=PATH)
 @as_json
-def backup(config: Config, output: Path, *, json_output: bool) -> None:
-    """Write the state of a node to the file OUTPUT.
+def config(file: Path | None, *, json_output: bool) -> None:
+    """Print the configuration with the meaning of every key. It is the defaults, changed by FILE and the environment.
 
-    The state is its checkpoints, its peers, and the counters of what it published. The node may be running. `backup`
-    refuses a damaged database. Only you can read the file.
-
-    The backup does not contain the key. Keep the key file separately, and never run one key on two machines.
+    The variable SAPO_NODE_MODEL sets the key `model`, and so on for each key. A list has commas between its values.
+    SAPO_NODE_CONFIG names a file for every command without --config. The command line overrides the environment, and
+    the environment overrides the file. A relative path in the file begins at the folder of the file.
 
     \b
-    sapo-node backup state.tar
-    sapo-node restore state.tar
+    sapo-node config > node.toml
+    sapo-node start --config node.toml
     """  # noqa: D301 - click reads the backspace
+    loaded = load_config(file)
+    if json_output:
+        say_json(asdict(loaded))
+    else:
+        say(render_config(loaded).removesuffix("\n"))
+
+
+@click.group(cls=Group)
+def state() -> None:
+    """Save the state of a node to a file, and restore it.
+
+    The state is its checkpoints, its peers, and the counters of what it published. It does not contain the key. Keep
+    the key file separately, and never run one key on two machines.
+
+    \b
+    sapo-node state backup state.tar
+    sapo-node state restore state.tar
+    """  # noqa: D301 - click reads the backspace
+
+
+@state.command(cls=SectionedCommand)
+@click.argument("output", type=PATH)
+@settings(*NODE)
+@as_json
+def backup(config: Config, output: Path, *, json_output: bool) -> None:
+    """Write the state of a node to the file OUTPUT, which only you can read.
+
+    The node may be running. `backup` refuses a damaged database.
+    """
     write_backup(place_of(config), output)
     if json_output:
         say_json({"output": str(output)})
@@ -60,9 +88,9 @@ def backup(config: Config, output: Path, *, json_output: bool) -> None:
         say(f"written to {output}")
 
 
-@click.command()
+@state.command(cls=SectionedCommand)
 @click.argument("file", type=PATH)
-@configured
+@settings(*NODE)
 @as_json
 def restore(config: Config, file: Path, *, json_output: bool) -> None:
     """Restore the state in FILE, for the same key and swarm. `restore` never overwrites a state.
