@@ -32,9 +32,11 @@ def test_a_printed_command_is_one_that_is_taken(page, line, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     program, *arguments = shlex.split(line)
     group = PROGRAMS[program]
-    command = group.get_command(click.Context(group), arguments[0])
-    assert command is not None, f"{page}: there is no {arguments[0]}"
-    command.make_context(arguments[0], arguments[1:])  # raises for an option or a value that is not taken
+    command, context = group, click.Context(group)
+    while isinstance(command, click.Group):
+        name, command, arguments = command.resolve_command(context, arguments)
+        context = command.make_context(name, arguments, parent=context)  # raises for an option that is not taken
+        arguments = [*context._protected_args, *context.args]
 
 
 @pytest.mark.parametrize("page", walked.PAGES)
