@@ -1,4 +1,4 @@
-"""What an operator can do if a model learns nothing from its own completions."""
+"""Advice for an operator whose model learns nothing from its own completions."""
 
 from sapo_node.app.config import Config
 from sapo_node.app.recipe import recipe_of
@@ -11,7 +11,7 @@ FEW_EXAMPLES = 3
 MANY_CUT = 0.5
 """Share of completions cut at the limit from which a higher limit may help."""
 BYTES_PER_TOKEN = 3
-"""Of English text in the tokenizers of language models, at least: most have 3 to 4."""
+"""Bytes of English text in one token, at least. Most tokenizers have 3 to 4."""
 
 
 def too_long_for(config: Config, max_bytes: int) -> str:

@@ -20,14 +20,14 @@ from sapo_protocol import Manifest, epoch_at
 
 
 def epochs_ahead(database: Database, manifest: Manifest, now: float) -> int:
-    """By how many epochs a state is ahead of the clock; 0 if by so few that it repairs itself."""
+    """Return how many epochs a state is ahead of the clock; 0 if they are so few that the node waits for them."""
     epoch = stored_epoch(database)
     ahead = 0 if epoch is None else epoch - epoch_at(manifest, now)
     return ahead if ahead > JUMP_EPOCHS else 0
 
 
 def return_to_clock(folder: StateFolder, manifest: Manifest) -> int:
-    """Set a state back to the epoch of the clock. Returns that epoch.
+    """Set a state back to the epoch of the clock. Return that epoch.
 
     The clock must be right. Raises LocalError if a node runs on the state, if the clock is not behind it, or if the
     state was ahead for too long.

@@ -37,7 +37,7 @@ from sapo_protocol.toml import read_toml, toml_value
 _MAX_BYTES = 8 * 2**20
 """Size limit of a configuration file in bytes, enough for 100,000 trusted peers."""
 _SHOWN_CHARACTERS = 80
-"""Of a value that is refused."""
+"""Characters that an error shows of a refused value, at most."""
 _PREFIX = "SAPO_NODE_"
 _FILE_VARIABLE = "SAPO_NODE_CONFIG"
 """The path of the configuration file, for a command without --config."""
@@ -48,8 +48,8 @@ _SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 Section = Literal["Node", "Model", "Training", "Peers", "Network", "Output"]
 Use = Literal["always", "groups", "rounds", "learner"]
-"""Which nodes a setting has an effect on: all; those that share groups; those that play rounds, also with a trainer of
-another program; those that train a model themselves."""
+"""The nodes that a setting has an effect on: all; those that share groups; those that play rounds, also with a trainer
+of another program; those that train a model themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Setting:
     choices: tuple[str, ...]
     """All texts that may be given; empty if any text may."""
     auto: bool
-    """Whether AUTO may stand in place of a number."""
+    """True if AUTO may stand in place of a number."""
     kind: type
     unit: str
-    """What stands for a value in the help of the option."""
+    """The placeholder of a value in the help of the option."""
     bare: str
     """The value of the option if no value follows it; empty if one must."""
     option: bool
-    """Whether `start` has an option for it."""
+    """True if `start` has an option for it."""
 
     @property
     def help(self) -> str:
@@ -431,7 +431,7 @@ class Config:
 
     @property
     def fed(self) -> bool:
-        """Whether the policy is a trainer of another program."""
+        """True if a trainer of another program takes the steps."""
         return self.feed != "off"
 
     @property

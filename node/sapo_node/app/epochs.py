@@ -1,4 +1,4 @@
-"""The epochs of a node: what to do once when an epoch begins, and the counter of the next round."""
+"""Enters the epochs of a node, and reserves the counter of the next round."""
 
 import logging
 
@@ -39,7 +39,7 @@ class Epochs:
         """Unix time of the next epoch while the node waits for it."""
 
     def enter_current(self) -> float:
-        """Enter the current epoch, unless the clock jumped there and is not believed yet. Returns the Unix time that
+        """Enter the current epoch, unless the clock jumped there and is not believed yet. Return the Unix time that
         was looked at.
         """
         now = self._clock.now()
@@ -48,7 +48,7 @@ class Epochs:
         return now
 
     def enter(self, epoch: int) -> None:
-        """Do what is due once in an epoch: end bans, promote untrusted peers, drop old messages and groups."""
+        """Do the work of a new epoch: end bans, promote untrusted peers, drop old messages and groups."""
         if epoch == self._entered:
             return
         self._entered = epoch

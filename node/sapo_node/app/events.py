@@ -58,7 +58,7 @@ class Phased:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """Something that a person may want to know."""
+    """The node has a new notice."""
 
     notice: Notice
 

@@ -1,4 +1,4 @@
-"""What a node exchanges with peers beside its rounds. All but `share` and `resend` run until they are cancelled."""
+"""Sends to peers and asks them, beside the rounds. All but `share` and `resend` run until they are cancelled."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ _EVIDENCE_INTERVAL = 1.0
 _SHARDS_INTERVAL = 1.0
 _ADMISSION_INTERVAL = 1.0
 _PEERS_INTERVAL = 10.0
-"""Seconds between two iterations of each loop."""
+"""Seconds between two iterations of the loops."""
 
 
 async def share(node: Node, publish: Publish, message: bytes) -> None:

@@ -23,7 +23,7 @@ SMALL = 50_000_000
 MEDIUM = 400_000_000
 """Parameters of a model."""
 RANK = 16
-"""Of LoRA adapters."""
+"""Rank of LoRA adapters."""
 EXAMPLES = 3
 """Worked examples for a pretrained model. A model behind an endpoint is taken to be one."""
 ALL_WEIGHTS = 0.1

@@ -96,8 +96,8 @@ class RunningNode:
         observer: Observer,
         contributor: AbstractAsyncContextManager[Answerer] | None = None,
     ) -> None:
-        """`contributor` answers in place of a model. Raises LocalError if there is no such swarm, or if a trainer of
-        another program is to answer, too.
+        """`contributor` answers in place of a model. Raises LocalError if there is no such swarm, or if the
+        configuration also names a trainer of another program.
         """
         if contributor and config.fed:
             raise LocalError("feed gives the rounds to a trainer of your own; set feed to off where you contribute")
@@ -372,7 +372,7 @@ class Session:
         self._described: SessionFacts = {}
         self._started = self._last_connected = time.time()
         self.standing: dict[str, str] = {}
-        """What is wrong now, or awaited, by the part of the node that says so."""
+        """The present problems, and the things awaited, each by the part of the node that reports it."""
         self.dashboard: Dashboard | None = None
         """Set once the page is served."""
 
@@ -433,7 +433,9 @@ class Session:
             self._described = facts
 
     def _first_facts(self, swarm: SwarmContext) -> SessionFacts:
-        """The token of the page is not among them: it stays out of the database."""
+        """Return the facts that are known before the node has started. The database must not hold the token of the
+        page, so they lack it.
+        """
         return {
             "started": self._started,
             "role": self._role,
@@ -495,24 +497,24 @@ class Reports:
     observer: Observer
 
     def started(self) -> None:
-        """The node is ready."""
+        """Report that the node is ready."""
         self.session.describe(self.node, self.network)
         self.observer(Started(self.session.view(self.database)))
 
     def phase(self, phase: Phase | None) -> None:
-        """A phase of a round begins; None if it ends."""
+        """Report that a phase of a round begins; None if the round ends."""
         self.facts.phase(phase)
         self.observer(Phased(phase))
 
     def played(self, report: RoundReport) -> None:
-        """A round has ended."""
+        """Report that a round has ended."""
         self.session.describe(self.node, self.network)
         view = self.session.view(self.database)
         self.facts.played(report.step, view)
         self.observer(Played(report, view))
 
     def contributed(self, report: ContributionReport) -> None:
-        """The completions of a contributor were shared."""
+        """Report that the completions of a contributor were shared."""
         self.session.describe(self.node, self.network)
         self.observer(Shared(report, self.session.view(self.database)))
 

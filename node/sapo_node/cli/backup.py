@@ -29,7 +29,7 @@ from sapo_protocol.files import NoSuchFile, open_regular
 RESTORING = "restore"
 """The kind of the work folder in a state folder to which a state is being restored."""
 _ATTEMPTS = 3
-"""How often to try to copy the checkpoints: a running node may remove one while it is copied."""
+"""Attempts to copy the checkpoints: a running node may remove one while it is copied."""
 
 _WEIGHTS = ("meta.json", "weights.safetensors")
 _FILES = {"step": (*_WEIGHTS, "optimizer.safetensors"), "best": _WEIGHTS}

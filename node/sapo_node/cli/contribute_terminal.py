@@ -49,7 +49,7 @@ class Person:
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """Return what the person typed for each prompt, up to G completions. Raises TaskSkipped."""
+        """Return the typed completions of each prompt, up to G. Raises TaskSkipped."""
         del max_tokens, seed
         return [await self._group(prompt, completions) for prompt in prompts]
 

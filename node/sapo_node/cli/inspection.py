@@ -1,4 +1,4 @@
-"""Checks one message for a person: which layer refuses it, which of its claims are true, or what it proves."""
+"""Checks one message for a person: finds the layer that refuses it, its false claims, or the equivocation in it."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether no layer refuses the message and every claim of it is true."""
+        """True if no layer refuses the message and every claim of it is true."""
         return not self.refused_by and all(group.verdict == HOLDS for group in self.groups)
 
 
@@ -76,7 +76,7 @@ async def inspect(data: bytes, manifest: Manifest) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What an evidence message proves."""
+    """The equivocation that an evidence message proves."""
 
     peer: str
     epoch: int

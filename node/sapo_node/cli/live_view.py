@@ -38,7 +38,7 @@ def _outliving_output() -> Iterator[None]:
 
 @_outliving_output()
 def print_json_line(event: Event) -> None:
-    """Print the event as one line of JSON: what happened, `at` which Unix second, and the node's counts and peers."""
+    """Print the event as one line of JSON: its name, its Unix time `at`, and the counts and peers of the node."""
     if not isinstance(event, Phased | Refreshed):
         say_json({"at": round(time.time(), 3), **_as_json(event)})
 
@@ -86,7 +86,7 @@ class _Screen:
         return Screen(self._view, runs=self._runs, doing=doing, height=self._console.height)
 
     def take(self, event: Event) -> None:
-        """Take over what the event reports."""
+        """Update the screen with an event."""
         match event:
             case PageServed(address):
                 self._page = f"page {address}"
@@ -149,7 +149,7 @@ class LiveView:
             say(_line(event))
 
     def _begin_anew_if_resized(self) -> None:
-        """Draw on an empty screen: of what was drawn in another width, nobody knows how many lines it has now."""
+        """Clear the screen if its size has changed: the terminal has wrapped the old lines in an unknown way."""
         if self._console.size != self._size:
             self._size = self._console.size
             self._live.stop()

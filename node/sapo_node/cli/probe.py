@@ -65,7 +65,7 @@ class TaskProbe:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether too few prompts were asked to say that the task cannot be learnt."""
+        """True if too few prompts were asked to say that the task cannot be learnt."""
         return self.informative.point < LEARNABLE <= self.informative.high
 
 

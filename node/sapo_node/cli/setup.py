@@ -1,4 +1,4 @@
-"""Makes the configuration of a new node that fits its model, its swarm and this machine, and says what to expect.
+"""Makes the configuration of a new node that fits its model, its swarm and this machine, and estimates its rounds.
 
 `sapo-node init` uses it in this order: `look` at the machine, probe the model, `fitted`, `begin_state`, `rendered`.
 """
@@ -96,7 +96,7 @@ def fitted(config: Config, manifest: Manifest, probe: Probe | None, *, local: in
 
 
 def outlook(config: Config, probe: Probe, ready: Ready) -> Outlook:
-    """Return what the rounds of a configuration will be like, by what the probe measured on this machine."""
+    """Return the rounds to expect of a configuration, by the measurements of a probe on this machine."""
     alone = config.local * _group_seconds(probe)
     external = config.local if config.external == AUTO else config.external
     memory = ready.memory or "fits anywhere"
@@ -119,7 +119,7 @@ def _group_seconds(probe: Probe) -> float:
 
 
 def facts(config: Config, findings: Sequence[Finding], expected: Outlook | None) -> dict[str, str]:
-    """Return what was found and what to expect, by name, each as one line of text for people."""
+    """Return the findings and the expected rounds by name, each as one line of text for people."""
     found = {finding.name: finding for finding in findings}
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     told: dict[str, str] = {name: found[name].text for name in ("system", "swarm", "learner", "model") if name in found}

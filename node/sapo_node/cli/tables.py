@@ -64,7 +64,7 @@ class _Part:
 
 
 class Screen:
-    """A node in a terminal: its condition first, then what needs a person, then the rest.
+    """A node in a terminal: its condition first, then the notices that need a person, then the rest.
 
     In a terminal of `height` lines the tables lose rows first, then parts disappear. `doing` is the line about the
     node's current activity. Without `height` everything is shown.
@@ -99,7 +99,7 @@ class Screen:
                 yield Segment.line()
 
     def _parts(self, width: int) -> Iterator[_Part | None]:
-        """All parts, from top to bottom; what stands lower loses lines earlier."""
+        """Yield all parts from top to bottom. A lower part loses lines earlier."""
         view, now = self._view, time.time()
         condition = condition_of(view, runs=self._runs, now=now)
         advice = f". {condition.advice}" if condition.advice else ""
@@ -123,7 +123,7 @@ class Screen:
 
 
 def _of_alarms(view: Overview) -> list[Notice]:
-    """The alarms about learning, newest first, which a node that has stopped keeps."""
+    """Return the alarms about learning, newest first. A node that has stopped keeps them."""
     return [Notice(at=alarm.at, level="info", text=str(alarm)) for alarm in view.health_alarms]
 
 
@@ -140,7 +140,7 @@ def waits_lines(view: Overview, now: float) -> list[Text]:
 
 
 def _exchange(view: Overview) -> Text:
-    """Return a line that says what the node gained from others, and one that says who fetched what it shared."""
+    """Return a line with the gain from other nodes, and one with the rollouts that peers fetched by request."""
     exchange = view.exchange
     text = Text()
     if exchange.from_others is not None:
@@ -171,7 +171,7 @@ def _part_heard(session: SessionFacts) -> str:
 
 
 def answer_table(answers: list[TaskAnswers]) -> Table:
-    """Return a table of what a contributor shared. No node reports what it trained on, so the table cannot show it."""
+    """Return a table of the groups that a contributor shared. No node reports which groups it trained on."""
     table = Table(
         *("task", "groups shared", "informative", "completions", "correct"),
         expand=True,
@@ -250,7 +250,7 @@ def decision_table(view: Overview, *, width: int) -> Table:
 
 
 def tier_line(view: Overview) -> Text:
-    """Return a line that says what the peers of each tier get."""
+    """Return a line about the places of each tier in the queue."""
     share = view.strangers_share
     share_said = "" if share is None else f". Strangers may fill {share:.0%} of the external groups"
     return Text(

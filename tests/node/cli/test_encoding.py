@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 
 import sapo_node.cli
-from sapo_node.cli.encoding import accept_all_text
+from sapo_node.cli.entry import accept_all_text
 from sapo_node.cli.terminal import Terminal, say
 
 SHOWN = sorted(

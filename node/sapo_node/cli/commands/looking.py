@@ -23,7 +23,7 @@ from sapo_protocol.printable import excerpt
 
 _POLL_SECONDS = 0.5
 _SHOWN_CHARACTERS = 40
-"""Of a name of a swarm or of an address in the table of nodes."""
+"""Characters of a swarm's name and of an address in the table of nodes, at most."""
 
 _WORDS = "\b\nwhat was not trained on:\n" + "\n".join(f"  {kind:<16}{means}" for kind, means in KINDS.items())
 _KEYS = f"{_WORDS}\n\n\b\nmetrics of a round:\n" + "\n".join(
