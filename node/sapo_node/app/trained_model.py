@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS trained_model (id INTEGER PRIMARY KEY CHECK (id = 1),
 
 OF_POLICY = (
     *("batches", "checkpoints", "counted", "trained", "taken_back", "health", "health_alarms", "sampling_state"),
-    *("rounds", "curve", "exams", "alone"),
+    *("rounds", "curve", "exams"),
 )
 """Tables of what a node knows of the policy that it trains. The others are of its key, its peers and their groups: a
 counter that is used twice gets the key banned, whatever the node trains.

@@ -1,7 +1,7 @@
 """What a node did, for people who look at it from outside: its rounds, its counts, and the session that runs."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, fields
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ CREATE TABLE IF NOT EXISTS curve (
     seconds TEXT NOT NULL, low REAL, high REAL, filtered TEXT NOT NULL DEFAULT '{}'
 ) STRICT;
 CREATE TABLE IF NOT EXISTS exams (step INTEGER PRIMARY KEY, result TEXT NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS alone (step INTEGER PRIMARY KEY, result TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS answers (
     dataset TEXT PRIMARY KEY, groups INTEGER NOT NULL, informative INTEGER NOT NULL, completions INTEGER NOT NULL,
@@ -105,17 +104,6 @@ class History:
     def evaluations(self) -> list[Evaluation]:
         """The stored evaluations on held-out prompts, oldest first."""
         return self._stored(Evaluation, "SELECT result FROM exams ORDER BY step")
-
-    def keep_alone(self, evaluations: Iterable[Evaluation]) -> None:
-        """Keep the evaluations of the rounds that the node played alone, in place of those that were kept before."""
-        with self._database.transaction():
-            self._database.execute("DELETE FROM alone")
-            for each in evaluations:
-                self._database.execute("INSERT INTO alone VALUES (?, ?)", each["step"], json.dumps(each))
-
-    def alone(self) -> list[Evaluation]:
-        """The evaluations of the rounds that the node played alone, oldest first."""
-        return self._stored(Evaluation, "SELECT result FROM alone ORDER BY step")
 
     def count(self, counts: Mapping[str, int]) -> None:
         """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""

@@ -88,8 +88,7 @@ class Exchange:
     """What the node gains from others and gives them, as far as it can know.
 
     The shares are of the positive advantage that the loss has counted so far: the weight of each group times the sum of
-    the positive advantages of its completions. They do not say what the node would have learnt alone: `Overview.beside`
-    does.
+    the positive advantages of its completions. They do not say what the node would have learnt alone.
     """
 
     from_others: float | None
@@ -124,8 +123,6 @@ class Overview:
     """None before the first round."""
     evaluations: list[Evaluation]
     """Held-out pass@1 after some of the rounds, with its interval, oldest first."""
-    alone: list[Evaluation]
-    """The same of the rounds that the node played alone (`sapo-node alone`), oldest first."""
     rounds: list[Round]
     """The last rounds, oldest first."""
     counts: dict[str, int]
@@ -149,18 +146,9 @@ class Overview:
     health_alarms: list[HealthAlarm]
     """Signs that the policy decays, newest first."""
 
-    @property
-    def beside(self) -> tuple[Evaluation, Evaluation] | None:
-        """The evaluations of the node and of its rounds alone, after the same number of rounds: the highest for which
-        there are both, or None. Before the first round they say nothing about peers.
-        """
-        own = {each["step"]: each for each in self.evaluations}
-        shared = [each for each in self.alone if each["step"] in own and each["step"] > 0]
-        return (own[shared[-1]["step"]], shared[-1]) if shared else None
-
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "beside": self.beside}
+        return asdict(self)
 
 
 _LASTING = ("peer_id", "swarm", "network_id", "genesis", "epoch_seconds", "started", "stopped", "failure")
@@ -189,7 +177,6 @@ def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
         session=session,
         curve=history.curve(CURVE_POINTS),
         evaluations=history.evaluations(),
-        alone=history.alone(),
         rounds=last_rounds,
         counts=history.counts(),
         peers=_peers(database, peers, session),

@@ -56,8 +56,7 @@ class Evaluation(Figures):
     """An evaluation on held-out prompts: the mean over tasks, and each task."""
 
     step: Count
-    at: NotRequired[Time]
-    """Unix time; the rounds that the node played alone have none."""
+    at: Time
     level: NotRequired[Share]
     per_task: Mapping[str, Figures]
     samples: NotRequired[Count]

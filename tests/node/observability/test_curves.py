@@ -245,7 +245,7 @@ def test_weights_and_biases_keeps_scalars_and_table_of_a_run_without_network(run
     assert json.loads(table.read_text()) == {"columns": list(COLUMNS), "data": [list(ROW)]}
 
 
-@pytest.mark.parametrize("target", TARGETS.keys() - {"jsonl"})
+@pytest.mark.parametrize("target", sorted(TARGETS.keys() - {"jsonl"}))
 def test_a_missing_library_is_one_line_with_the_extra(target, monkeypatch):
     monkeypatch.setattr(curves, "find_spec", lambda _: None)
     require_installed(["jsonl"])

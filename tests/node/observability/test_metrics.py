@@ -117,7 +117,7 @@ def test_held_out_looks_are_thinned_and_the_first_and_the_last_stay(database):
 
 def test_a_new_held_out_look_stays_also_where_an_older_version_kept_more(database):
     history = History(database)
-    figures = {"pass_at_1": 0.5, "low": 0.4, "high": 0.6, "per_task": {}}
+    figures = {"at": 0.0, "pass_at_1": 0.5, "low": 0.4, "high": 0.6, "per_task": {}}
     for step in range(MAX_EVALUATIONS + 1):
         database.execute("INSERT INTO exams VALUES (?, ?)", step, json.dumps({"step": step, **figures}))
     history.examine(1_000, HeldOut(1, {"products": (0, 1)}), at=0.0)

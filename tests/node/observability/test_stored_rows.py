@@ -47,16 +47,15 @@ SESSION = {
     "notices": [{"at": 1_800_000_050.0, "level": "info", "text": "a notice"}],
 }
 ODD = ("x", 1.5, None, [], {}, ["x", 1.5], {"x": "y"}, [{"what": 1}], float("nan"))
-COLUMNS = {"rounds": "report", "exams": "result", "alone": "result", "session": "facts"}
+COLUMNS = {"rounds": "report", "exams": "result", "session": "facts"}
 
 
 @pytest.fixture
 def kept(database):
-    """A state with a round, an evaluation, one of the rounds alone, and a session."""
+    """A state with a round, an evaluation, and a session."""
     history = History(database)
     history.record(replace(REPORT, filtered={"length": 2}))
     history.examine(1, HeldOut(2, {"spell_backward": (1, 2)}), at=1_800_000_050.0)
-    history.keep_alone(history.evaluations())
     history.describe_session(SESSION)
     return database
 
@@ -96,7 +95,7 @@ def test_a_figure_of_another_type_is_one_error(kept, table):
     look(kept)
 
 
-@pytest.mark.parametrize("table", ["rounds", "exams", "alone"])
+@pytest.mark.parametrize("table", ["rounds", "exams"])
 def test_a_row_without_a_figure_that_every_version_wrote_is_one_error(kept, table):
     kept.execute(f"UPDATE {table} SET {COLUMNS[table]} = '{{}}'")
     with pytest.raises(StateError, match=r"damaged .*missing required field.*restore it from a backup"):

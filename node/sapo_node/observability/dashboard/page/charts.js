@@ -13,7 +13,6 @@ const ALARMS = { "steps taken back": () => facts.taken_back, "learning alarm": (
 
 const EVALUATIONS = {
   "held-out pass@1 (95 % interval)": ["--warn", () => facts.evaluations],
-  "held-out pass@1 of rounds alone": ["--violet", () => facts.alone],
 };
 
 let range = null; // the rounds that are shown, or null for all
@@ -59,7 +58,7 @@ function nearest(u, series, index) {
 
 function extent() {
   if (range) return range;
-  const ends = [...points.flatMap((each) => [each.first, each.last]), ...facts.evaluations.concat(facts.alone).map((each) => each.step)];
+  const ends = [...points.flatMap((each) => [each.first, each.last]), ...facts.evaluations.map((each) => each.step)];
   return [Math.min(...ends) - 0.5, Math.max(...ends) + 0.5];
 }
 

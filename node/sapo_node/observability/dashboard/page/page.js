@@ -21,7 +21,7 @@ const COLUMNS = [
   ["connected", (each) => (each.connected ? "● connected" : ""), ""],
   ["state", (each) => each.state && make("span", `state ${each.state}`, each.state), ""],
   ["tier", (each) => each.tier, ""],
-  ["decided by", (each) => each.state && decidedBy(each), "labelled"],
+  ["decided by", (each) => each.state && each.decided_by, "labelled"],
   ["why", (each) => each.why, "why"],
   ["since", (each) => each.since && moment(each.since), "labelled"],
   ["until", (each) => each.until && moment(each.until), "labelled"],
@@ -47,17 +47,11 @@ function countdown(seconds) {
   return minutes >= 60 ? `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min` : `${minutes}:${two(rest % 60)}`;
 }
 
-const SOURCES = ["command", "config", "evidence"];
-const decidedBy = (each) => (SOURCES.includes(each.decided_by) ? each.decided_by : `list ${short(each.decided_by)}`);
-
-const heldOut = ({ pass_at_1: point, low, high }) => `${point.toFixed(3)} (${low.toFixed(3)} to ${high.toFixed(3)})`;
-
 // What the node gains from others and gives them, as far as it can know.
-function showExchange({ beside, exchange: { from_others: share, teachers, fetchers, fetched } }) {
+function showExchange({ exchange: { from_others: share, teachers, fetchers, fetched } }) {
   const named = teachers.map(([peer, part]) => `${short(peer)} ${percent(part)}`).join(", ");
   const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from peers${named ? `: ${named}` : ""}. `;
-  const alone = beside ? `Held-out pass@1 after ${beside[0].step} rounds: ${heldOut(beside[0])} with peers, ${heldOut(beside[1])} in rounds that it played alone. ` : "To measure what this node would have learnt alone, run sapo-node alone. ";
-  $("exchange").textContent = `${gained}${alone}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peer${fetchers === 1 ? "" : "s"}. Gossip does not tell who reads.`;
+  $("exchange").textContent = `${gained}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peer${fetchers === 1 ? "" : "s"}. Gossip does not tell who reads.`;
 }
 
 const pressed = turns();
