@@ -65,7 +65,7 @@ def test_an_opened_file_is_seen(line):
 def test_what_is_printable_is_decided_in_one_module(parsed):
     """An HTTP header has its own grammar: it is not printed."""
     deciding = {path for path, tree in parsed if any(name == "isprintable" for _, name in calls(tree))}
-    assert deciding == {"sapo_protocol/printable.py", "sapo_node/contributors/address.py"}
+    assert deciding == {"sapo_protocol/printable.py", "sapo_node/contributors/exchange.py"}
 
 
 def is_json(argument):

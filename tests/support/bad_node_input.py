@@ -259,7 +259,7 @@ contribute {fresh} --program "python3 missing.py"          | 1 | status 2: .*can
 contribute {fresh} --program true --examples 9             | 1 | examples is 9 & from 0 to 8
 contribute {fresh} --program true --examples many          | 2 | --examples & 'many' & auto
 contribute {fresh} --program true --extra-body {}          | 2 | --extra-body needs --endpoint
-contribute {fresh} --endpoint http://127.0.0.1:1 --model m --extra-body '{'          | 1 | not JSON & reasoning_effort
+contribute {fresh} --endpoint http://127.0.0.1:1 --model m --extra-body '{' | 1 | no JSON object & reasoning_effort
 contribute {fresh} --endpoint http://127.0.0.1:1 --model m --extra-body []           | 1 | --extra-body & no JSON object
 contribute {fresh} --endpoint http://127.0.0.1:1 --model m --extra-body '{"n": 1}'   | 1 | --extra-body & 'n'
 contribute {fresh} --terminal               | 1 | --terminal needs a terminal

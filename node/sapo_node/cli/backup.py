@@ -83,7 +83,6 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
                 folder.path.chmod(stat.S_IRWXU)  # it may have been there, open to others
                 with work_folder(folder.path, RESTORING) as work:
                     copy = StateFolder(work)
-                    _require_room(archive, copy.path)
                     _extract(archive, copy)
                     _require_owner(copy, file, peer_id, network_id)
                     sync_all(copy.path)
@@ -147,14 +146,6 @@ def _copy_file(source: Path, target: Path) -> None:
 
 class _NoBackup(Exception):
     """The archive is not a backup. The message is the reason."""
-
-
-def _require_room(archive: BinaryIO, folder: Path) -> None:
-    needed, free = os.fstat(archive.fileno()).st_size, shutil.disk_usage(folder).free
-    if needed > free:
-        raise LocalError(
-            f"the backup needs {needed:,} bytes and {free:,} are free; free some space, or choose another --state"
-        )
 
 
 def _require_owner(copy: StateFolder, file: Path, peer_id: str, network_id: str) -> None:

@@ -25,9 +25,18 @@ from typing import Any
 import httpx
 import trio
 
-from sapo_node.contributors.address import KEY_VARIABLE, address_of, place_of, require_safe
 from sapo_node.contributors.chat_format import Change, Choice, choices, request
-from sapo_node.contributors.exchange import ReplyTooLong, TLSRefused, client_of, exchange, sentence_of
+from sapo_node.contributors.exchange import (
+    KEY_VARIABLE,
+    ReplyTooLong,
+    TLSRefused,
+    address_of,
+    client_of,
+    exchange,
+    place_of,
+    require_safe,
+    sentence_of,
+)
 from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import Prompt

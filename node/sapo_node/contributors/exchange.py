@@ -1,4 +1,4 @@
-"""One HTTP request and its reply, with a most number of bytes and of seconds, by a client for one server.
+"""Speaks HTTP with a server that the operator names: checks its address, and bounds the bytes and seconds of a reply.
 
 The seconds count for the whole exchange. The time-outs of httpx are for one read each: a server that sends a byte of a
 header now and then, or one interim response after another, never reaches them.
@@ -11,15 +11,17 @@ import os
 import ssl
 from collections.abc import Iterator
 from functools import cache
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import trio
 
-from sapo_node.contributors.address import is_loopback
 from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt, line_of
 
+KEY_VARIABLE = "SAPO_NODE_API_KEY"
 CONNECT_SECONDS = 10.0
 _FILE, _FOLDERS = "SSL_CERT_FILE", "SSL_CERT_DIR"
 _UNKNOWN_ISSUER = {18, 19, 20, 21}
@@ -40,6 +42,59 @@ class ReplyTooLong(LocalError):
 
 class TLSRefused(httpx.ConnectError):
     """No encrypted connection to this server can be made: a later attempt fails, too."""
+
+
+def address_of(url: str, option: str) -> httpx.URL:
+    """Return the address that `option` gives. Raises LocalError if it is not an HTTP address, or has a fragment."""
+    try:
+        urlsplit(url)  # refuses an IPv6 address without its closing bracket, which httpx accepts
+        address = httpx.URL(url)
+        host = address.host  # refuses a name that is no internationalised name
+    except (ValueError, httpx.InvalidURL):
+        address, host = httpx.URL(""), ""
+    if address.scheme not in ("http", "https") or not host:
+        raise LocalError(f"{option} is {excerpt(url)!r}; give an address like http://127.0.0.1:8000/v1")
+    if address.fragment:
+        raise LocalError(f"{option} has the fragment #{excerpt(address.fragment)}, which no server gets; leave it out")
+    return address
+
+
+def place_of(address: httpx.URL) -> str:
+    """Return the address for people, without a password that it may hold."""
+    return excerpt(f"{address.scheme}://{address.netloc.decode()}{address.path.rstrip('/')}")
+
+
+def require_safe(key: str | None, address: httpx.URL, option: str) -> None:
+    """Raise LocalError unless the key fits into an HTTP header, and the key or a password in the address goes over TLS
+    or stays on this machine.
+    """
+    if key and not (key.isascii() and key.isprintable()):
+        raise LocalError(f"{KEY_VARIABLE} has characters that an HTTP header cannot carry; copy the key again")
+    if is_private(address):
+        return
+    if key:
+        raise LocalError(
+            f"{option} would send the key of {KEY_VARIABLE} unencrypted to {excerpt(address.host)}; "
+            f"give an https:// address, or unset {KEY_VARIABLE}"
+        )
+    if address.userinfo:
+        raise LocalError(
+            f"{option} would send the password in the address unencrypted to {excerpt(address.host)}; "
+            f"give an https:// address"
+        )
+
+
+def is_private(address: httpx.URL) -> bool:
+    """Return whether a request there goes over TLS or stays on this machine."""
+    return address.scheme == "https" or is_loopback(address.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the host of a URL is this machine. This decides by the text, without a DNS query."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def client_of(base: httpx.URL, key: str | None, *, seconds: float) -> httpx.AsyncClient:

@@ -29,9 +29,9 @@ from sapo_node.cli.commands.options import (
 from sapo_node.cli.contribute_terminal import Person
 from sapo_node.cli.demo import Plan, run_demo
 from sapo_node.cli.live_view import LiveView, print_json_line
-from sapo_node.contributors.address import KEY_VARIABLE
 from sapo_node.contributors.chat_format import extra_body as read_extra_body
 from sapo_node.contributors.endpoint import endpoint
+from sapo_node.contributors.exchange import KEY_VARIABLE
 from sapo_node.contributors.program import program
 from sapo_node.contributors.rounds import answer_seconds
 from sapo_node.sampling.mix import AUTO

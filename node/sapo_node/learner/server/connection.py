@@ -16,8 +16,16 @@ from typing import Any
 import httpx
 import trio
 
-from sapo_node.contributors.address import address_of, is_private, place_of, require_safe
-from sapo_node.contributors.exchange import ReplyTooLong, client_of, exchange, sentence_of
+from sapo_node.contributors.exchange import (
+    ReplyTooLong,
+    address_of,
+    client_of,
+    exchange,
+    is_private,
+    place_of,
+    require_safe,
+    sentence_of,
+)
 from sapo_protocol import LocalError
 from sapo_protocol.files import refuse_constant
 from sapo_protocol.printable import excerpt, line_of

@@ -30,7 +30,7 @@ from typing import Literal
 from safetensors import SafetensorError
 from torch import Tensor
 
-from sapo_node.contributors.address import KEY_VARIABLE
+from sapo_node.contributors.exchange import KEY_VARIABLE
 from sapo_node.groups.answer import THINK
 from sapo_node.groups.messages import Dtype, Generated, GenerateRequest, LearnerOptions
 from sapo_node.groups.ranges import LEAST_LOGPROB
