@@ -1,15 +1,18 @@
 """Check messages, print manifests, and pass on rollouts as data: `verify`, `manifest`, `rollouts`."""
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import click
 import trio
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from sapo_node.app.config import SETTINGS, Config
-from sapo_node.cli import inspection
 from sapo_node.cli.commands.group import Group
 from sapo_node.cli.commands.options import (
     NODE,
@@ -22,29 +25,39 @@ from sapo_node.cli.commands.options import (
     write_file,
 )
 from sapo_node.cli.terminal import Terminal, say, say_json
+from sapo_node.groups.task_name import task_name
 from sapo_node.rollouts.export import export as export_groups
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM
 from sapo_node.rollouts.verify import MAX_FAILURES, Verification
 from sapo_node.rollouts.verify import verify as verify_groups
 from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox.sandbox import Sandbox
+from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
     LocalError,
     Manifest,
+    RemoteError,
+    Rollout,
+    decode_body,
+    decode_evidence,
     evidence_topic,
     limits,
     load_manifest,
+    open_message,
+    peer_id,
+    prove_equivocation,
     render_manifest,
     rollouts_topics,
 )
 from sapo_protocol.files import read_bounded
 
 _STARTER = SETTINGS["swarm"].default
+HOLDS = "holds"
 
 
 def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
     """Print what an evidence message proves in a swarm. Raises LocalError if it proves nothing."""
-    proof = inspection.inspect_evidence(message, swarm)
+    proof = inspect_evidence(message, swarm)
     if json_output:
         say_json({**asdict(proof), "evidence": message.hex()})
         return
@@ -68,11 +81,11 @@ def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> N
         show_proof(evidence, load_manifest(swarm), json_output=json_output)
         return
     data = read_bounded(file, limits.MAX_MESSAGE_BYTES, "message")
-    finding = trio.run(partial(inspection.inspect, data, load_manifest(swarm)))
+    finding = trio.run(partial(inspect, data, load_manifest(swarm)))
     if json_output:
         say_json(asdict(finding))
     else:
-        Terminal().print(inspection.render(finding))
+        Terminal().print(render(finding))
     sys.exit(0 if finding.holds else 1)
 
 
@@ -200,3 +213,115 @@ async def _verified(folder: Path, manifest: Manifest) -> Verification:
         found = await verify_groups(folder, manifest, sandbox)
         nursery.cancel_scope.cancel()
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedGroup:
+    """The result of checking one group."""
+
+    k: int
+    dataset: str
+    prompt: str
+    verdict: str
+    """`holds`, or the first check that failed."""
+    claims: tuple[bool, ...]
+    rewards: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The result of checking one message."""
+
+    refused_by: str
+    """The layer that refuses the message; empty if no layer does."""
+    reason: str
+    issuer: str = ""
+    epoch: int = 0
+    counter: int = 0
+    groups: tuple[InspectedGroup, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """True if no layer refuses the message and every claim of it is true."""
+        return not self.refused_by and all(group.verdict == HOLDS for group in self.groups)
+
+
+async def inspect(data: bytes, manifest: Manifest) -> Inspection:
+    """Open a message, rebuild its tasks and score its completions in the sandbox. Raises LocalError if this machine
+    builds or scores the tasks of the swarm otherwise (VER-3).
+    """
+    try:
+        rollout = open_message(data, manifest)
+    except RemoteError as error:
+        return Inspection(error.layer, str(error))
+    async with trio.open_nursery() as nursery:
+        sandbox = Sandbox()
+        await nursery.start(sandbox.run)
+        await require_catalogue(manifest, sandbox)
+        groups = [await _inspect_group(rollout, k, manifest, sandbox) for k in range(len(rollout.header.groups))]
+        nursery.cancel_scope.cancel()
+    return Inspection(
+        "", "", peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, tuple(groups)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The equivocation that an evidence message proves."""
+
+    peer: str
+    epoch: int
+    counter: int
+    envelope_ids: tuple[str, str]
+    """In hexadecimal."""
+
+
+def inspect_evidence(data: bytes, manifest: Manifest) -> Proof:
+    """Check an evidence message from its own bytes. Raises LocalError if it proves no equivocation."""
+    try:
+        accusation = decode_evidence(data, manifest)
+        proof = prove_equivocation(accusation, manifest)
+    except RemoteError as error:
+        raise LocalError(f"this proves nothing in swarm {manifest.name!r}: {error}") from error
+    first, second = (sealed.envelope_id.hex() for sealed in accusation.envelopes)
+    return Proof(peer_id(proof.issuer), proof.epoch, proof.counter, (first, second))
+
+
+async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, sandbox: Sandbox) -> InspectedGroup:
+    group, data = rollout.header.groups[k], rollout.bodies[k]
+    body, problem = None, "body left out"
+    if data is not None:
+        try:
+            body, problem = decode_body(data, manifest), ""
+        except RemoteError as error:
+            problem = str(error)
+    request = request_for(manifest, rollout, k, body)
+    (scored,) = await sandbox.score([request])
+    verdict = problem or compare(group, scored) or HOLDS
+    prompt, rewards = (scored.prompt, scored.rewards) if scored else ("", ())
+    task = task_name(manifest, request.dataset, request.config)
+    return InspectedGroup(k, task, prompt, verdict, group.claims, rewards)
+
+
+def render(finding: Inspection) -> RenderableType:
+    """Return the finding for the terminal."""
+    if finding.refused_by:
+        return Text.assemble(("refused: ", "bold red"), finding.reason)
+    table = Table("k", "task", "prompt", "claimed", "earned", "verdict")
+    for group in finding.groups:
+        style = "green" if group.verdict == HOLDS else "red"
+        prompt = group.prompt.strip().rpartition("\n")[2]
+        table.add_row(
+            str(group.k),
+            group.dataset,
+            prompt,
+            _bits(group.claims),
+            _bits(group.rewards),
+            Text(group.verdict, style=style),
+        )
+    head = f"signed by {finding.issuer}, epoch {finding.epoch}, counter {finding.counter}"
+    return Lines(Text(head, style="bold"), table)
+
+
+def _bits(rewards: tuple[bool, ...]) -> str:
+    return "".join("1" if reward else "0" for reward in rewards)
