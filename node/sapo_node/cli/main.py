@@ -56,8 +56,7 @@ def cli(*, verbose: bool) -> None:
     A demo with an attacker:           sapo-node demo
     The nodes of this machine:         sapo-node nodes
 
-    `sapo-node COMMAND --help` explains a command by examples. `model`, `peers`, `rollouts` and `state` have commands of
-    their own.
+    `sapo-node COMMAND --help` explains a command by examples.
     """  # noqa: D301 - click reads the backspace
     to_stderr = logging.StreamHandler()
     to_stderr.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))

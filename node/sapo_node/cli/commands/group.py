@@ -23,12 +23,12 @@ class CommandGroup(click.Group):
         self._modules = {name: module for modules in sections.values() for name, module in modules.items()}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each section of commands with the first sentence of each command's help."""
+        """Write each section of commands with the first sentence of each command's help. A group also names its own."""
         width = max(map(len, self._modules))
         limit = formatter.width - width - 6  # two columns before a name, and between a name and its help
         for title, modules in self._sections.items():
             commands = {name: self.get_command(ctx, name) for name in modules}
-            rows = [(f"{name:{width}}", each.get_short_help_str(limit)) for name, each in commands.items() if each]
+            rows = [(f"{name:{width}}", _in_short(ctx, each, limit)) for name, each in commands.items() if each]
             with formatter.section(title):
                 formatter.write_dl(rows)
 
@@ -64,6 +64,11 @@ class CommandGroup(click.Group):
             return None
         found = vars(import_module(f"{self._package}.{self._modules[cmd_name]}")).values()
         return next(each for each in found if isinstance(each, click.Command) and each.name == cmd_name)
+
+
+def _in_short(ctx: click.Context, command: click.Command, limit: int) -> str:
+    own = f"{', '.join(command.list_commands(ctx))}: " if isinstance(command, click.Group) else ""
+    return own + command.get_short_help_str(limit - len(own))
 
 
 class Group(click.Group):

@@ -53,7 +53,7 @@ _BAR = 20
 _BASE = option("--base", is_flag=True, help="Take the model before any training.")
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="the model of a node")
 def model() -> None:
     """Fetch a model. Evaluate, try and export the model of a node.
 

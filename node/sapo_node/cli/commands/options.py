@@ -118,7 +118,7 @@ class SectionedCommand(click.Command):
         """Write the options, section by section."""
         rows: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Options", *get_args(Section))}
         for param in self.get_params(ctx):
-            if record := param.get_help_record(ctx):
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
                 rows[param.section if isinstance(param, Option) else "Options"].append(record)
         for name, records in rows.items():
             if records:

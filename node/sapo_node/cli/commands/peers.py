@@ -45,7 +45,7 @@ _WHY = option(
 )
 
 
-@click.group(cls=Group, default="show")
+@click.group(cls=Group, default="show", short_help="the peers of a node")
 def peers() -> None:
     """Show the peers of a node, and trust or ban them.
 

@@ -59,7 +59,7 @@ def config(file: Path | None, *, json_output: bool) -> None:
         say(render_config(loaded).removesuffix("\n"))
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="the state of a node in one file")
 def state() -> None:
     """Save the state of a node to a file, and restore it.
 
@@ -77,7 +77,7 @@ def state() -> None:
 @settings(*NODE)
 @as_json
 def backup(config: Config, output: Path, *, json_output: bool) -> None:
-    """Write the state of a node to the file OUTPUT, which only you can read.
+    """Write the state of a node to the file OUTPUT. Only you can read the file.
 
     The node may be running. `backup` refuses a damaged database.
     """

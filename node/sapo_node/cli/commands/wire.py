@@ -72,7 +72,7 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
 @option("--evidence", "is_evidence", is_flag=True, help="FILE is evidence of equivocation.")
 @as_json
 def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> None:
-    """Check the rollout message in FILE. It verifies the signature, rebuilds the tasks, and computes each reward again.
+    """Check the rollout message in FILE: its signature, its tasks, which are rebuilt, and each of its rewards.
 
     The exit code is 0 if every check passes, else 1.
     """
@@ -116,7 +116,7 @@ def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
     say(render_manifest(loaded).removesuffix("\n"))
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="rollouts of peers as a data set")
 def rollouts() -> None:
     """Export verified rollouts of peers as a data set. Verify such a data set again, and upload it.
 
