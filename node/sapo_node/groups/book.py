@@ -378,10 +378,10 @@ class Book:
             self._database.execute(
                 "INSERT INTO groups (peer, epoch, counter, k, envelope_id, state, why, at, dataset, prompt, rewards, "
                 "completions, envelope, body, needed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) "
-                "ON CONFLICT (peer, epoch, counter, k) WHERE peer != '' DO UPDATE SET state = excluded.state, "
-                "why = excluded.why, at = excluded.at, dataset = excluded.dataset, prompt = excluded.prompt, "
-                "rewards = excluded.rewards, completions = excluded.completions, envelope = excluded.envelope, "
-                "body = excluded.body WHERE why = ?",
+                "ON CONFLICT (peer, epoch, counter, k) WHERE peer != '' DO UPDATE SET "
+                "envelope_id = excluded.envelope_id, state = excluded.state, why = excluded.why, at = excluded.at, "
+                "dataset = excluded.dataset, prompt = excluded.prompt, rewards = excluded.rewards, "
+                "completions = excluded.completions, envelope = excluded.envelope, body = excluded.body WHERE why = ?",
                 *(*key, envelope_id, state, why, self._now(), dataset, prompt, json.dumps(rewards)),
                 *(completions, envelope, body, Unusable.NO_BODY),
             )
@@ -467,14 +467,14 @@ class Book:
 
     def commit(self, step: int, group: VerifiedGroup, *, stands_in: bool = False) -> int:
         """A group of a peer is in the batch of a step; its number. A group that only stands in stays on offer."""
-        self.offer(group)  # the book may have forgotten it since it was drawn
+        needed = f"UPDATE groups SET needed = ? WHERE {_OF_KEY} RETURNING number"  # noqa: S608 - ours
+        row = self._database.row(needed, step, *group.key)
+        if row is None:  # the book has forgotten it since it was drawn
+            self.offer(group)
+            [row] = self._database.rows(needed, step, *group.key)
         if not stands_in:
             self._withdraw(State.DRAWN, "", step, _OF_KEY, *group.key)
-        [(number,)] = self._database.rows(
-            f"UPDATE groups SET needed = ? WHERE {_OF_KEY} RETURNING number",  # noqa: S608 - ours
-            *(step, *group.key),
-        )
-        return int(number)
+        return int(row[0])
 
     def report(self, step: int, number: int, why: str, outcome: Outcome) -> None:
         """A step has trained on a group, or left it out with the reason `why`. Each replay of the step reports anew."""
