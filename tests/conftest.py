@@ -32,15 +32,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # until all tests are collected
 # The tests expect the numbers of a CPU. test_cuda.py gives its process the GPU back.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
-# A busy machine makes any test slow.
-settings.register_profile("patient", suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+# A busy machine makes any test slow. `make nightly` tries more examples.
+settings.register_profile("quick", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("nightly", settings.get_profile("quick"), max_examples=100)
+settings.load_profile("nightly" if os.environ.get("HYPOTHESIS_PROFILE") else "quick")
 
 
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: the garbage collector need not look through it."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """The fork servers are waited for, so that their time counts as that of the tests."""
+    processes = sys.modules.get("processes")
+    if processes and processes.fork_servers.cache_info().currsize:
+        processes.fork_servers().end()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,6 +69,14 @@ def run_here(monkeypatch, capsys):
         raise AssertionError("a command line ends by an exit")
 
     return run
+
+
+@pytest.fixture
+def forked_children(monkeypatch):
+    """Learners that code under test starts come from a fork server, without the seconds that their imports take."""
+    from processes import fork_servers
+
+    monkeypatch.setattr(sys, "executable", str(fork_servers().python))
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,16 @@ COMMANDS = [
     *("rollouts export", "rollouts verify", "rollouts push", "state backup", "state restore"),
 ]
 """All but `model chat`, whose answers are for people."""
+
+
+@pytest.mark.parametrize("program", ["sapo-node", "sapo-adversary"])
+def test_an_installed_command_starts(program):
+    """All other commands come from a fork server."""
+    path = Path(sysconfig.get_path("scripts")) / program
+    if not path.exists():
+        pytest.skip("the package is not installed in this environment")
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
+    assert version("sapo-node") in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -4,13 +4,11 @@ import json
 import os
 import pty
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from processes import ENVIRONMENT, PATIENCE
+from processes import sapo_node
 from sapo_node.app.config import Config, load_config
 from sapo_node.cli.main import main
 
@@ -58,16 +56,7 @@ def test_at_a_terminal_init_asks_and_takes_the_answers(tmp_path):
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "wb", buffering=0) as keyboard, os.fdopen(theirs) as terminal:
         keyboard.write(b"interop\n/ip4/192.0.2.7/tcp/4001/p2p/12D3KooWnonsense\n")
-        done = subprocess.run(
-            [sys.executable, "-m", "sapo_node", "init", "--no-train"],
-            env=ENVIRONMENT,
-            cwd=tmp_path,
-            stdin=terminal,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = sapo_node("init", "--no-train", stdin=terminal.fileno(), cwd=tmp_path)
     assert "Model" not in done.stderr, "a node that does not train has none"
     assert "Swarm [starter]: " in done.stderr
     assert "error: '/ip4/192.0.2.7/tcp/4001/p2p/12D3KooWnonsense' cannot be" in done.stderr.splitlines()[-1]

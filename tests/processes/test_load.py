@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import sapo_adversary.load
-from processes import ENVIRONMENT, PATIENCE, RunningProcess, write_swarm
+from processes import ENVIRONMENT, PATIENCE, RunningProcess, run, write_swarm
 from sapo_adversary.load.keys import identity_of
 
 LOCUSTFILE = Path(sapo_adversary.load.__file__).parent / "locustfile.py"
@@ -34,8 +34,9 @@ def locust(target, folder, *arguments, file=LOCUSTFILE, patience=PATIENCE):
 
 def sapo_adversary_says(*arguments):
     """What a command of the adversary prints."""
-    command = [sys.executable, "-c", "from sapo_adversary.cli.main import main; main()", *map(str, arguments)]
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+    done = run("sapo-adversary", *arguments)
+    assert done.returncode == 0, done
+    return done.stdout
 
 
 def rows(folder):
@@ -53,7 +54,7 @@ def loaded(tmp_path_factory):
     config.write_text(sapo_adversary_says("load-keys", "--users", 4, "--keys-from", "test"))
     with RunningProcess(folder / "node", "--no-train", "--swarm", swarm, "--config", config) as node:
         target = node.until_event("started")["addresses"][0]
-        mix = ("-u", 4, "-r", 4, "-t", "15s", "--per-second", 3, "--bad-share", 0.25, "--message-bytes", 4096)
+        mix = ("-u", 4, "-r", 4, "-t", "8s", "--per-second", 4, "--bad-share", 0.3, "--message-bytes", 4096)
         done = locust(target, folder, "--swarm", swarm, "--keys-from", "test", *mix)
     return folder, done
 
@@ -112,6 +113,7 @@ def test_the_csv_has_every_message_of_the_summary_however_seldom_locust_writes_i
     assert int(rows(tmp_path)["valid"]["Request Count"]) == int(told[1]) > 0
 
 
+@pytest.mark.slow
 def test_a_load_test_that_sent_nothing_fails(tmp_path):
     nowhere = "/ip4/127.0.0.1/tcp/9/p2p/" + identity_of("nobody", 0).peer_id
     done = locust(nowhere, tmp_path, "-u", 1, "-t", "3s")
@@ -119,6 +121,7 @@ def test_a_load_test_that_sent_nothing_fails(tmp_path):
     assert "no message was sent" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_swarm_without_a_manifest_is_named(tmp_path):
     nowhere = "/ip4/127.0.0.1/tcp/9/p2p/" + identity_of("nobody", 0).peer_id
     done = locust(nowhere, tmp_path, "--swarm", "startr", "-u", 1, "-t", "2s")
@@ -133,6 +136,7 @@ def test_a_host_that_is_no_full_address_is_refused_with_what_to_give(tmp_path):
     assert "/p2p/" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_target_that_is_not_there_is_named(tmp_path):
     nowhere = "/ip4/127.0.0.1/tcp/9/p2p/" + identity_of("nobody", 0).peer_id
     done = locust(nowhere, tmp_path, "-u", 1, "-t", "60s")
@@ -216,6 +220,7 @@ def test_a_second_test_on_locusts_page_has_the_users_of_the_first(tmp_path):
                 page.stop()
 
 
+@pytest.mark.slow
 def test_locust_of_several_processes_is_refused_with_what_to_leave_out(tmp_path):
     done = locust(
         "/ip4/127.0.0.1/tcp/9/p2p/" + identity_of("nobody", 0).peer_id, tmp_path, "--processes", 2, "-t", "2s"

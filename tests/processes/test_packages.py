@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 LIGHT = """
 import sys, sapo_protocol
@@ -59,7 +60,6 @@ def installed(programs):
     return {each["name"].lower() for each in json.loads(listed)}
 
 
-@pytest.mark.slow
 def test_the_wire_alone_is_light(light):
     assert run([light / "python", "-c", LIGHT]).stdout.strip() == "[]"
     assert installed(light) <= {"sapo-node", "base58", "cbor2", "pynacl", "cffi", "pycparser", "pip", "setuptools"}
@@ -80,7 +80,6 @@ def test_a_command_without_its_part_says_what_to_install(built, light, program, 
     assert f" -m pip install '{built}[{extra}]'" in done.stderr
 
 
-@pytest.mark.slow
 def test_the_same_commit_is_built_to_the_same_bytes_by_anybody(tmp_path):
     sums = []
     for name, settings, umask in (("a", {"TZ": "UTC"}, 0o022), ("b", {"TZ": "Asia/Tokyo", "LC_ALL": "C"}, 0o077)):
@@ -97,7 +96,6 @@ def test_the_same_commit_is_built_to_the_same_bytes_by_anybody(tmp_path):
     assert sums[0].count("sapo_node-") == 2
 
 
-@pytest.mark.slow
 def test_a_node_that_cannot_learn_says_so_and_relays(environment, tmp_path):
     programs = environment("[node]")
     assert "torch" not in installed(programs)
@@ -108,7 +106,6 @@ def test_a_node_that_cannot_learn_says_so_and_relays(environment, tmp_path):
     assert "the node can relay and contribute, but not train" in run([programs / "sapo-node", "doctor", *at]).stdout
 
 
-@pytest.mark.slow
 def test_a_node_learns_from_what_is_installed(environment, tmp_path):
     programs = environment("[train]")
     at = ("--key", tmp_path / "node.key", "--state", tmp_path / "state")

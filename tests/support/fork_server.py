@@ -1,115 +1,162 @@
-"""Commands in processes of their own, without the seconds that imports take: one process imports, and forks for each.
+"""The program of a fork server: it imports a part of this project once, and forks a process for each request.
 
-This file is both sides: `ForkServer` starts it as a program, which reads a command a line and answers a line.
+    python fork_server.py commands|learner    (stdin: a listening socket of type SOCK_SEQPACKET)
+
+A request is one JSON object, with the descriptors for stdin, stdout and stderr. The server answers with the process id
+and, when the process has ended, with its exit status. When the other side closes the connection first, the server kills
+the process and all that it has started. `processes.py` and `forked_python.py` are the other side.
 """
 
+import atexit
 import gc
 import json
 import os
 import resource
-import select
+import runpy
+import selectors
 import signal
-import subprocess
+import socket
 import sys
-import tempfile
-import time
-from dataclasses import dataclass
+import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-MEMORY = 8 * 2**30
-"""Bytes of address space of a command: one that reads /dev/zero to its end fails, and the machine goes on."""
+from sapo_node.processes.launch import die_with_parent
+
+MODULES = {
+    "commands": (
+        *("sapo_node.cli.main", "sapo_adversary.cli.main", "sapo_node.app.running_node", "sapo_node.net.libp2p"),
+        *("sapo_node.feed.server", "sapo_node.observability.curves", "sapo_node.verification.sandbox.client"),
+    ),
+    "learner": ("sapo_node.learner.service", "sapo_node.learner.push", "transformers.generation"),
+}
+"""What most processes of a kind import."""
+LOST_OUTPUT = 120
+"""Exit code of an interpreter that could not write its last output."""
+PACKAGES = {"commands": ("sapo_node.cli.commands", "sapo_adversary.cli"), "learner": ()}
+"""Packages that are imported with all of their modules."""
 
 
-@dataclass(frozen=True)
-class Done:
-    """A command that has ended."""
-
-    code: int | None
-    """Exit code; None where the command was killed, since it was late."""
-    out: str
-    err: str
-    seconds: float
-
-
-class ForkServer:
-    """Runs commands one after the other. Use as a context manager."""
-
-    def __init__(self, folder, environment):
-        """Commands run in `folder`."""
-        self._process = subprocess.Popen(
-            [sys.executable, __file__],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
-
-    def run(self, program, *arguments, limit):
-        """Run `program`, which is sapo_node or sapo_adversary, for at most `limit` seconds."""
-        self._process.stdin.write(json.dumps([program, arguments, limit]) + "\n")
-        self._process.stdin.flush()
-        return Done(*json.loads(self._process.stdout.readline()))
-
-
-def serve():
-    """Answer commands until stdin ends. A fork returns from here as well, with the command that it shall run."""
-    for package in ("sapo_node.cli.commands", "sapo_adversary.cli"):
+def import_all(kind):
+    gc.disable()
+    for package in PACKAGES[kind]:
         for module in sorted(Path(import_module(package).__file__).parent.glob("[a-z]*.py")):
             import_module(f"{package}.{module.stem}")
+    for module in MODULES[kind]:
+        import_module(module)
     gc.freeze()  # else each fork looks through, and so copies, all that was imported
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork has one thread, and others may hold locks"
-    while line := sys.stdin.readline():
-        program, arguments, limit = json.loads(line)
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            begun = time.monotonic()
-            pid = os.fork()
-            if not pid:
-                os.setsid()
-                resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-                for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out.fileno(), err.fileno())):
-                    os.dup2(file, number)
-                sys.stdin = os.fdopen(0)  # the one of the server has been read from
-                return program, arguments
-            code = _end(pid, limit)
-            seconds = time.monotonic() - begun
-            texts = [os.pread(file.fileno(), 1_000_000, 0).decode("utf-8", "surrogateescape") for file in (out, err)]
-        sys.stdout.write(json.dumps([code, *texts, seconds]) + "\n")
-        sys.stdout.flush()
-    return None
 
 
-def _end(pid, limit):
-    """The exit code of a process, which is killed when it is late, and with it what it has left running."""
-    handle = os.pidfd_open(pid)
-    in_time, _, _ = select.select([handle], [], [], limit)
-    os.close(handle)
-    os.killpg(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status) if in_time else None
+def serve(listener, kind):
+    """Answer requests until the parent ends. A fork returns from here as well, with its request and descriptors."""
+    ready = selectors.DefaultSelector()
+    ready.register(listener, selectors.EVENT_READ)
+    running = {}
+    """Process id by connection."""
+    imported = False
+    while True:
+        for key, _ in ready.select():
+            if key.fileobj is listener:
+                connection, _ = listener.accept()
+                ready.register(connection, selectors.EVENT_READ)
+            elif key.data is not None:  # a process has ended
+                pid, connection = key.data
+                _kill_group(pid)
+                _, status = os.waitpid(pid, 0)
+                ready.unregister(key.fileobj)
+                os.close(key.fileobj)
+                if running.pop(connection, None):
+                    with suppress(OSError):
+                        connection.send(str(status).encode())
+                    ready.unregister(connection)
+                    connection.close()
+            else:
+                connection = key.fileobj
+                data, files, _, _ = socket.recv_fds(connection, 2**20, 3)
+                if not data:
+                    _kill_group(running.pop(connection, None))
+                    ready.unregister(connection)
+                    connection.close()
+                    continue
+                if not imported:
+                    import_all(kind)
+                    imported = True
+                server = os.getpid()
+                if not (pid := os.fork()):
+                    die_with_parent(server)
+                    return json.loads(data), files
+                for file in files:
+                    os.close(file)
+                running[connection] = pid
+                ready.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, connection))
+                connection.send(str(pid).encode())
 
 
-def _finish(main):
-    """Run `main` and end without the time in which the interpreter takes down all that was imported."""
+def _kill_group(pid):
+    if pid:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def become(request, files):
+    """Take the place of the process that was asked for: its descriptors, folder, environment and arguments."""
+    os.setsid()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.closerange(3, 1_024)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))
+    sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    if request["umask"] >= 0:
+        os.umask(request["umask"])
+    if request["memory"]:
+        resource.setrlimit(resource.RLIMIT_AS, (request["memory"],) * 2)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if request["ignores_interrupt"] else signal.default_int_handler)
+    sys.executable = request["python"]
+    sys.argv = [request["name"], *request["arguments"]]
+
+
+def play(program):
+    """Run `-m module`, `-c code` or `module:function`, and end without taking down what was imported."""
+    code = 0
     try:
-        main()
-        code = 0
-    except SystemExit as end:
-        code = end.code or 0
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+        if program.startswith("-m "):
+            runpy.run_module(program[3:], run_name="__main__", alter_sys=True)
+        elif program.startswith("-c "):
+            exec(program[3:], {"__name__": "__main__"})
+        else:
+            module, _, function = program.partition(":")
+            code = getattr(import_module(module), function)()
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:  # noqa: BLE001 - as an interpreter does
+        traceback.print_exc()
+        code = 1
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"Exception ignored in sys.stdout: {error}\n")
+        code = LOST_OUTPUT
+    os._exit(code or 0)
 
 
-if __name__ == "__main__" and (command := serve()):
-    sys.argv = [command[0].replace("_", "-"), *command[1]]
-    _finish(import_module(f"{command[0]}.cli.entry").main)
+if __name__ == "__main__":
+    kind = sys.argv[1]
+    die_with_parent(os.getppid())
+    request, files = serve(socket.socket(fileno=os.dup(0)), kind)
+    become(request, files)
+    if kind == "commands":
+        gc.enable()  # the learner starts without it
+    play(request["program"])

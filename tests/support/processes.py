@@ -2,11 +2,15 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -17,19 +21,112 @@ PATIENCE = 120.0
 
 SOURCES = [str(Path(__file__).parents[2] / package) for package in ("protocol", "node", "adversary")]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(SOURCES), "COLUMNS": "120"}
+ENTRIES = {"sapo-node": "sapo_node.cli.entry:main", "sapo-adversary": "sapo_adversary.cli.entry:main"}
 
 
-def sapo_node(*arguments, timeout=PATIENCE, **options):
-    """Run a command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "sapo_node", *map(str, arguments)],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        **options,
-    )
+class ForkServers:
+    """The fork servers of this test run, which import at the first request; and an interpreter that asks them."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="forks-")
+        folder = Path(self._folder.name)
+        self.commands = folder / "commands"
+        self.python = folder / "python"
+        text = Path(__file__).with_name("forked_python.py").read_text()
+        self.python.write_text(f"#!{sys.executable} -IS\n{text}")
+        self.python.chmod(0o700)
+        self._servers = [self._start(folder / kind) for kind in ("commands", "learner")]
+
+    @staticmethod
+    def _start(path):
+        command = [sys.executable, Path(__file__).with_name("fork_server.py"), path.name]
+        environment = ENVIRONMENT | {"HF_HUB_OFFLINE": "1", "USE_HUB_KERNELS": "NO", "OMP_NUM_THREADS": "1"}
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(path))
+            listener.listen(64)
+            return subprocess.Popen(command, stdin=listener, env=environment)
+
+    def end(self):
+        for server in self._servers:
+            server.kill()
+            server.wait()
+        self._folder.cleanup()
+
+
+@cache
+def fork_servers():
+    """They end with this process; `conftest.py` ends them before, and waits for them."""
+    return ForkServers()
+
+
+class ForkedProcess:
+    """One process of the fork server of the commands, with the methods of `subprocess.Popen` that tests need."""
+
+    def __init__(self, name, arguments, files, *, env=None, cwd=None, umask=-1, memory=0):
+        """`files` are the descriptors of stdin, stdout and stderr; `memory` bounds its address space in bytes."""
+        servers = fork_servers()
+        request = {
+            "program": ENTRIES[name],
+            "name": name,
+            "arguments": list(map(str, arguments)),
+            "env": ENVIRONMENT if env is None else env,
+            "cwd": str(cwd or Path.cwd()),
+            "umask": umask,
+            "memory": memory,
+            "ignores_interrupt": False,
+            "python": str(servers.python),
+        }
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connection.connect(str(servers.commands))
+        socket.send_fds(self._connection, [json.dumps(request).encode()], files)
+        self.pid = int(self._connection.recv(64))
+        self.returncode = None
+
+    def poll(self):
+        """The exit code; None while it runs."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout=None):
+        if self.returncode is None:
+            self._connection.settimeout(timeout)
+            try:
+                status = int(self._connection.recv(64))
+            except (BlockingIOError, TimeoutError):
+                raise subprocess.TimeoutExpired("a forked process", timeout) from None
+            self._connection.close()
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self):
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
+def run(name, *arguments, timeout=PATIENCE, stdin=None, input="", encoding="utf-8", errors="strict", **options):  # noqa: A002
+    """Run a command to its end, as `subprocess.run` does. What is late is killed. `options` are of ForkedProcess."""
+    with tempfile.TemporaryFile() as typed, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        typed.write(input.encode(encoding, errors))
+        typed.seek(0)
+        files = [typed.fileno() if stdin is None else stdin, out.fileno(), err.fileno()]
+        process = ForkedProcess(name, arguments, files, **options)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        said = [os.pread(file.fileno(), 1_000_000, 0).decode(encoding, errors) for file in (out, err)]
+    return subprocess.CompletedProcess([name, *arguments], code, *said)
+
+
+sapo_node = partial(run, "sapo-node")
 
 
 def write_swarm(path, *, shards=1, **changes):
@@ -42,27 +139,28 @@ def write_swarm(path, *, shards=1, **changes):
 class RunningProcess:
     """One `sapo-node start --json`, or another command that runs a node, and what it has said so far."""
 
-    def __init__(self, folder, *arguments, command="start", within=(), address="127.0.0.1", **options):
-        """`within` goes before the command; `address` is where it listens; `options` are those of `Popen`."""
+    def __init__(self, folder, *arguments, command="start", within=(), address="127.0.0.1", stdin=None, **options):
+        """`within` goes before the command; `address` is where it listens; `options` are those of the process."""
         self.folder = Path(folder)
         self.folder.mkdir(exist_ok=True)
         self.events = []
         self._queue = Queue()
         self._stderr = (self.folder / "stderr").open("a")
-        self.process = subprocess.Popen(
-            [
-                *within,
-                *(sys.executable, "-m", "sapo_node", command, "--json", "--no-mdns"),
-                *("--key", str(self.folder / "node.key"), "--state", str(self.folder / "state")),
-                *("--listen", f"/ip4/{address}/tcp/0"),
-                *map(str, arguments),
-            ],
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            text=True,
-            **options,
-        )
+        listen = ("--listen", f"/ip4/{address}/tcp/0")
+        where = ("--key", self.folder / "node.key", "--state", self.folder / "state", *listen)
+        arguments = list(map(str, (command, "--json", "--no-mdns", *where, *arguments)))
+        self._read_end, output = os.pipe()
+        try:
+            if within:
+                files = {"stdin": stdin, "stdout": output, "stderr": self._stderr}
+                argv = [*within, sys.executable, "-m", "sapo_node", *arguments]
+                self.process = subprocess.Popen(argv, env=ENVIRONMENT, **files, **options)
+            else:
+                with Path(os.devnull).open() as nothing:
+                    files = [nothing.fileno() if stdin is None else stdin, output, self._stderr.fileno()]
+                    self.process = ForkedProcess("sapo-node", arguments, files, **options)
+        finally:
+            os.close(output)
         threading.Thread(target=self._read, daemon=True).start()
 
     def __enter__(self):
@@ -74,8 +172,9 @@ class RunningProcess:
         self._stderr.close()
 
     def _read(self):
-        for line in self.process.stdout:
-            self._queue.put(json.loads(line))
+        with os.fdopen(self._read_end) as output:
+            for line in output:
+                self._queue.put(json.loads(line))
         self._queue.put(None)
 
     def until(self, condition):
