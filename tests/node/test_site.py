@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 pytest.importorskip("zensical", reason="the documentation site is for those who change it")
 
 ROOT = Path(__file__).parents[2]
