@@ -1,4 +1,4 @@
-"""What comes from outside is opened, made printable and kept from other users by one module each."""
+"""What comes from outside is made printable, and files are kept from other users, by one module each."""
 
 import ast
 from pathlib import Path
@@ -7,30 +7,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = [ROOT / "protocol/sapo_protocol", ROOT / "node/sapo_node", ROOT / "adversary/sapo_adversary/files.py"]
-
-OPENS = {"open", "read_text", "read_bytes", "memmap", "fdopen"}
-"""Functions and methods that open a file for reading."""
-OPENERS = {
-    "sapo_adversary/files.py": "TOML files of the package",
-    "sapo_protocol/files.py": "opens every file that others may have written",
-    "sapo_protocol/manifest.py": "a manifest of the package",
-    "sapo_node/app/state.py": "the lock of the state folder, which it makes",
-    "sapo_node/cli/backup.py": "writes a new file, whose name it has checked; an archive that files.py opened",
-    "sapo_node/cli/demo.py": "the log that it writes",
-    "sapo_node/cli/terminal.py": "/dev/null",
-    "sapo_node/learner/device.py": "/proc and /sys",
-    "sapo_node/net/in_memory.py": "asks whether a link of the simulated network is open",
-    "sapo_node/observability/curves.py": "/dev/null, and the curves that it writes",
-    "sapo_node/observability/dashboard/server.py": "the page of the package",
-    "sapo_node/processes/extras.py": "what the installer noted of this package",
-    "sapo_node/processes/limits.py": "/proc",
-    "sapo_node/storage/keys.py": "a key that it creates",
-    "sapo_node/storage/files.py": "files that it writes, flushes or locks",
-    "sapo_node/storage/location.py": "/proc, and the file that it writes",
-    "sapo_node/verification/sandbox/zygote.py": "/dev/null",
-    "sapo_node/verification/tasks/library.py": "data of the installed reasoning-gym",
-}
-"""The modules that open files by themselves, and what these files are."""
 
 
 def modules(*packages):
@@ -50,16 +26,6 @@ def calls(tree):
 @pytest.fixture(scope="module")
 def parsed():
     return list(modules(*PACKAGES))
-
-
-def test_only_the_modules_with_a_reason_open_files_by_themselves(parsed):
-    found = {path for path, tree in parsed if any(name in OPENS for _, name in calls(tree))}
-    assert found == OPENERS.keys()
-
-
-@pytest.mark.parametrize("line", ["Path(name).read_text()", "open(name)", "path.open('rb')", "os.open(name, flags)"])
-def test_an_opened_file_is_seen(line):
-    assert any(name in OPENS for _, name in calls(ast.parse(line)))
 
 
 def test_what_is_printable_is_decided_in_one_module(parsed):

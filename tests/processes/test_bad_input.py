@@ -10,13 +10,14 @@ import shutil
 import socket
 import stat
 import unicodedata
+from functools import partial
 
 import pytest
 
 import bad_adversary_input
 import bad_node_input
 from bad_files import write_bad_files
-from processes import ENVIRONMENT, run
+from processes import fork_servers, run
 from sapo_node.app.state import StateFolder, locked
 
 LIMIT = 90.0
@@ -40,10 +41,10 @@ REPORTS = [*cases("sapo-node", bad_node_input.REPORTS)]
 class Tour:
     """A folder of bad files beside those of a node that has run."""
 
-    def __init__(self, folder, environment, names):
-        """`environment` is that of the commands."""
+    def __init__(self, folder, command, names):
+        """`command` runs a command in that folder."""
         self._folder = folder
-        self._environment = environment
+        self._command = command
         self._names = names
 
     def filled(self, text):
@@ -57,7 +58,7 @@ class Tour:
         shutil.rmtree(self._folder / "new", ignore_errors=True)
         (self._folder / "new" / "own").mkdir(parents=True)
         before = self._files()
-        done = command_in(self._folder, self._environment, program, *shlex.split(self.filled(command)), memory=MEMORY)
+        done = self._command(program, *shlex.split(self.filled(command)), memory=MEMORY)
         said = done.stdout + done.stderr
         assert "Traceback" not in said, said
         assert not [letter for letter in said if turns_or_hides(letter)], ascii(said)
@@ -76,11 +77,6 @@ class Tour:
         return found
 
 
-def command_in(folder, environment, program, *arguments, **options):
-    """Run a command in a folder. It fails the test if it takes longer than LIMIT."""
-    return run(program, *arguments, timeout=LIMIT, cwd=folder, env=environment, errors="surrogateescape", **options)
-
-
 def turns_or_hides(letter):
     """Whether a terminal does something else with a character than show it, or go to the next line."""
     return unicodedata.category(letter) in {"Cc", "Cf", "Cs"} and letter != "\n"
@@ -92,15 +88,13 @@ def says(text, words):
 
 
 @pytest.fixture(scope="module")
-def tour(tmp_path_factory):
+def tour():
     """A node that ran two rounds with the key `node.key`, and on whose state another one seems to run."""
-    folder, home = tmp_path_factory.mktemp("tour"), tmp_path_factory.mktemp("home")
-    caches = {"XDG_CACHE_HOME": str(home), "HF_HOME": str(home)}
-    settings = caches | {"XDG_STATE_HOME": str(folder / "state"), "HF_ENDPOINT": "http://127.0.0.1:9"}
-    environment = ENVIRONMENT | settings | {"OMP_NUM_THREADS": "1"}
+    folder = fork_servers().home
+    command_there = partial(run, timeout=LIMIT, cwd=folder, errors="surrogateescape")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for command in ("start --rounds 2 --no-mdns --dashboard off", "state backup backup.tar"):
-            done = command_in(folder, environment, "sapo-node", *command.split())
+            done = command_there("sapo-node", *command.split())
             assert done.returncode == 0, done
         state = folder / "state" / "sapo-node"
         (database,) = state.rglob("node.sqlite")
@@ -110,7 +104,7 @@ def tour(tmp_path_factory):
             **bad_node_input.NAMES,
         }
         with locked(StateFolder(database.parent)):
-            yield Tour(folder, environment, names)
+            yield Tour(folder, command_there, names)
 
 
 @pytest.mark.parametrize(("program", "command", "code", "words"), ERRORS)

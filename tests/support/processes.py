@@ -21,30 +21,38 @@ PATIENCE = 120.0
 
 SOURCES = [str(Path(__file__).parents[2] / package) for package in ("protocol", "node", "adversary")]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(SOURCES), "COLUMNS": "120"}
+OFFLINE = {"HF_HUB_OFFLINE": "1", "USE_HUB_KERNELS": "NO", "OMP_NUM_THREADS": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
+PYTHON = sys.executable
 ENTRIES = {"sapo-node": "sapo_node.cli.entry:main", "sapo-adversary": "sapo_adversary.cli.entry:main"}
 
 
 class ForkServers:
-    """The fork servers of this test run, which import at the first request; and an interpreter that asks them."""
+    """Two fork servers, which import at the first request, and an interpreter that asks them.
+
+    Some modules read the environment when they are imported. So all forked processes have the same default folders, in
+    `home`.
+    """
 
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="forks-")
         folder = Path(self._folder.name)
+        self.home = folder / "home"
+        self.home.mkdir()
+        places = {"XDG_STATE_HOME": str(self.home / "state"), "XDG_CACHE_HOME": str(folder), "HF_HOME": str(folder)}
+        self.environment = ENVIRONMENT | OFFLINE | places
         self.commands = folder / "commands"
         self.python = folder / "python"
         text = Path(__file__).with_name("forked_python.py").read_text()
-        self.python.write_text(f"#!{sys.executable} -IS\n{text}")
+        self.python.write_text(f"#!{PYTHON} -IS\n{text}")
         self.python.chmod(0o700)
         self._servers = [self._start(folder / kind) for kind in ("commands", "learner")]
 
-    @staticmethod
-    def _start(path):
-        command = [sys.executable, Path(__file__).with_name("fork_server.py"), path.name]
-        environment = ENVIRONMENT | {"HF_HUB_OFFLINE": "1", "USE_HUB_KERNELS": "NO", "OMP_NUM_THREADS": "1"}
+    def _start(self, path):
+        command = [PYTHON, Path(__file__).with_name("fork_server.py"), path.name]
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(str(path))
             listener.listen(64)
-            return subprocess.Popen(command, stdin=listener, env=environment)
+            return subprocess.Popen(command, stdin=listener, env=self.environment)
 
     def end(self):
         for server in self._servers:
@@ -55,7 +63,7 @@ class ForkServers:
 
 @cache
 def fork_servers():
-    """They end with this process; `conftest.py` ends them before, and waits for them."""
+    """Those of this test run. They end with it; `conftest.py` ends them before, and waits for them."""
     return ForkServers()
 
 
@@ -69,7 +77,7 @@ class ForkedProcess:
             "program": ENTRIES[name],
             "name": name,
             "arguments": list(map(str, arguments)),
-            "env": ENVIRONMENT if env is None else env,
+            "env": servers.environment if env is None else env,
             "cwd": str(cwd or Path.cwd()),
             "umask": umask,
             "memory": memory,

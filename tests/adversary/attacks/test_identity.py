@@ -9,10 +9,12 @@ def test_a_replayer_gets_nothing_trained_on_twice():
     assert violations(attacked("replay")) == 0
 
 
+@pytest.mark.slow
 def test_without_a_replay_window_groups_are_trained_on_twice():
     assert violations(attacked("replay", without=("replay window",))) >= 10
 
 
+@pytest.mark.slow
 def test_what_the_network_has_forgotten_is_still_not_taken_twice():
     record = attacked("replay", honest=2, count=1, seconds=640, acts_every=20.0, epoch_seconds=600, round_seconds=20.0)
     assert violations(record) == 0
@@ -26,6 +28,7 @@ def test_equivocators_are_banned_by_all_within_two_rounds():
     assert state(record, "honest", "banned") == 0
 
 
+@pytest.mark.slow
 def test_without_one_content_a_counter_equivocators_are_trained_on_twice():
     record = attacked("equivocation", without=("one content a counter", "untrusted class"))
     assert violations(record) > 0
@@ -38,6 +41,7 @@ def test_a_liar_that_comes_back_is_still_banned():
     assert refused(record, "false claim") <= 4 * 2 * 8
 
 
+@pytest.mark.slow
 def test_a_liar_that_is_forgotten_when_it_goes_lies_on():
     record = attacked("reconnect", without=("durable ledger",))
     assert state(record, "reconnect", "banned") == 0
@@ -53,6 +57,7 @@ def test_nothing_false_of_new_keys_is_trained_on():
     assert refused(record, "false claim") >= 100
 
 
+@pytest.mark.slow
 def test_without_reverification_the_false_claims_of_new_keys_are_trained_on():
     assert violations(attacked("new-keys", without=("re-verification",), **NEW_KEYS)) >= 30
 
@@ -72,6 +77,7 @@ def test_sixteen_times_as_many_keys_give_sybils_no_more():
     assert abs(many - few) <= 0.1
 
 
+@pytest.mark.slow
 def test_where_everybody_measures_sybils_with_long_texts_take_most():
     without = ("untrusted class", "measured by the healthy")
     record = attacked("sybil", count=4, seconds=38.0, without=without, options={"padding": 960})

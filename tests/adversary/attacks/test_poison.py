@@ -230,6 +230,7 @@ def test_insiders_are_trusted_by_all_honest_nodes_from_the_start():
     assert len(set(insiders(simulation))) == 2
 
 
+@pytest.mark.slow
 def test_a_swarm_of_models_says_what_poison_taught_it_and_the_filters_say_what_they_kept_out():
     """Two rounds: whether all parts meet, not what is learnt."""
     band = AttackerSpec("poison-text", acts_every=10.0, trusted=True)

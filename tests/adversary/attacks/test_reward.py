@@ -56,6 +56,7 @@ def test_a_copied_text_is_trained_on_where_claims_are_believed_and_never_here():
     assert sum(node["findings"]["copied"] for node in defended["nodes"]) == 0
 
 
+@pytest.mark.slow
 def test_flat_groups_crowd_out_the_others_where_they_are_kept():
     control, undefended = (
         swarm("flat", joins=NEVER),

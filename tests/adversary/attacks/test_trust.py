@@ -12,6 +12,7 @@ def test_who_picks_questions_is_refused_other_epochs_and_other_counters():
     assert poison(record, "cherry-pick") <= 0.15
 
 
+@pytest.mark.slow
 def test_without_a_window_picked_questions_take_the_place_of_others():
     record = attacked("cherry-pick", without=("epoch window", "untrusted class"))
     assert poison(record, "cherry-pick") >= 0.3
@@ -26,6 +27,7 @@ def test_who_passes_on_what_fails_at_verification_is_not_to_blame():
     assert state(record, "slander", "banned") == 1
 
 
+@pytest.mark.slow
 def test_where_the_bearer_is_blamed_honest_peers_are_banned():
     assert state(attacked("slander", without=("blame to the author",), **BEARERS), "honest", "banned") >= 0.1
 
@@ -50,6 +52,7 @@ def test_a_ring_that_makes_up_evidence_harms_nobody_but_itself():
     assert refused(record, "signature") > 0
 
 
+@pytest.mark.slow
 def test_where_accusers_are_believed_honest_peers_are_banned():
     assert state(attacked("collusion", without=("proof of equivocation",)), "honest", "banned") >= 0.5
 

@@ -239,6 +239,7 @@ def test_only_seeds_with_all_their_records_are_judged(outcome, records):
     assert again.as_dict() == {**outcome.as_dict(), "seeds": [1]}
 
 
+@pytest.mark.slow
 def test_a_cell_holds_what_honest_strangers_gained(outcome):
     [cell] = cells_of([outcome])
     assert (cell["scenario"], cell["attackers"], cell["keys"]) == ("strangers", "strangers", 0)
@@ -259,9 +260,10 @@ def cell(keys, said, *, scenario="poison-text-adaptive", attackers="trusted"):
     }
 
 
-def test_the_cells_of_the_matrix_are_kept(outcome):
+def test_the_cells_of_the_matrix_are_kept():
     script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
-    results = {"command": "x", "version": "1", "outcomes": [outcome.as_dict()], "by_keys": cells_of([outcome])}
+    outcomes = [judged([record(0.5)], [record(0.7)]).as_dict()]
+    results = {"command": "x", "version": "1", "outcomes": outcomes, "by_keys": [cell(64, 0.1)]}
     kept = script["summary_of"](results)
     assert kept.keys() == {"command", "version", "by_keys"}
     assert kept["by_keys"] == results["by_keys"]

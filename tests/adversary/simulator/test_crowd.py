@@ -41,6 +41,7 @@ def record():
     return simulate(SMALL)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_record(record):
     assert without_timing(simulate(SMALL)) == without_timing(record)
 

@@ -527,6 +527,7 @@ async def test_a_network_that_fails_while_publishing_costs_a_message_and_not_the
     assert sent[4:] == sent[:4]
 
 
+@pytest.mark.slow
 async def test_a_partition_heals_and_the_exchange_goes_on(fast, autojump_clock):
     hub = MemoryHub()
     peers = [Peer(number, fast, hub) for number in range(1, 3)]
@@ -670,6 +671,7 @@ async def test_a_node_without_a_policy_verifies_and_keeps_its_ledger(fast, autoj
     assert watcher.node.ledger.of(talker.id).trust > 0.5
 
 
+@pytest.mark.slow
 async def test_the_same_seed_plays_the_same_swarm():
     from trio.testing import MockClock
 
@@ -861,6 +863,7 @@ async def test_a_node_with_another_policy_plays_from_round_1_and_uses_no_counter
     assert len(set(slots)) == 4
 
 
+@pytest.mark.slow
 async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_clock):
     hub = MemoryHub()
     spread = replace(fast, shards=4)
