@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 VLLM_VENV ?= $(abspath $(VENV)-vllm)
 STAMP := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
 
 FUZZ_SECONDS ?= 60
 MUTATIONS ?= 14300
@@ -14,7 +15,7 @@ FAULTS ?= 200
 # Tests start hundreds of processes. Without files of bytecode, each of them compiles all our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test collect browser attacks slow walk nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
+.PHONY: help install run test browser attacks slow walk nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
@@ -22,7 +23,7 @@ help:
 	@echo "make slow    tests that take long or need multicast"
 	@echo "make walk    types the commands of the pages for newcomers in a terminal, for as long as a person would"
 	@echo "make attacks every attack in small"
-	@echo "make nightly these three, the tests of research/, MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
+	@echo "make nightly these three, the tests of research/, the quick tests with more examples, MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
 	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
 	@echo "make docs    build/site/html: all pages as a site, with a reference written from the code; warnings are errors"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
@@ -67,12 +68,14 @@ lint: $(STAMP)
 # One thread to a process: more threads than cores make torch slower, by far. Files stay together for their fixtures, and
 # in their order: those that wait for real processes begin, and leave a third of two cores to one worker more.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs 3 lint collect browser
+	@$(MAKE) --no-print-directory --jobs 3 lint $(COMPILED) browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# Beside the lint and the browser: this compiles the tests and all that they import, once for all workers.
-collect: $(STAMP)
+# Beside the lint and the browser, after an install: this compiles the tests and all that they import, once for all
+# workers.
+$(COMPILED): $(STAMP)
 	-@$(BIN)/python -m pytest --collect-only -q > /dev/null
+	@touch $@
 
 # After the install: apt-get cannot run twice at a time.
 browser: $(STAMP)
@@ -100,6 +103,7 @@ walk: $(STAMP)
 nightly: $(STAMP)
 	$(MAKE) slow attacks walk
 	$(BIN)/python -m pytest -m 'slow or not slow' --timeout 1800 research/tests
+	HYPOTHESIS_PROFILE=nightly OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --timeout 1800
 	MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -s --timeout 1800 tests/spec/test_both_readers.py
 	$(MAKE) faults
 	$(MAKE) fuzz FUZZ_SECONDS=1800

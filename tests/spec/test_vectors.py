@@ -30,6 +30,7 @@ def test_every_vector_is_what_the_builders_write():
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_the_check_names_what_is_missing_changed_or_written_by_nobody(tmp_path):
     copy = shutil.copytree(SPEC, tmp_path / "spec", ignore=shutil.ignore_patterns("node_modules"))
     folder = copy / "vectors" / "encoding"

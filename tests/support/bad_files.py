@@ -165,7 +165,6 @@ def _write_what_is_no_file(folder):
 def _write_texts(folder, other):
     _write(folder / "empty", b"")
     _write(folder / "noise", NOISE)
-    _write(folder / "noise.gguf", NOISE)
     _write_huge(folder / "huge")
     deep, digits = f"a = {'[' * 3_000}{']' * 3_000}", f"local = {'9' * 5_000}"
     for name, text in {"deep": deep, "digits": digits}.items():

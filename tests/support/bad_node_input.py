@@ -213,7 +213,6 @@ start {fresh} --device gpu                  | 2 | --device & cuda
 start {fresh} --model gpt2                  | 1 | gpt2 & owner/name|[a-z-]+/gpt2
 start {fresh} --model smollm2               | 1 | smollm2 is not on this machine & sapo-node model fetch smollm2
 start {fresh} --model missing.gguf          | 1 | there is no file missing.gguf
-start {fresh} --model noise.gguf            | 1 | noise.gguf cannot be converted & no GGUF file
 start {fresh} --model somebody/tiny         | 1 | somebody/tiny & cannot be downloaded & network
 
 # Models: each starts a learner, which takes seconds; `test_learner_models.py` tries many more.

@@ -119,7 +119,7 @@ def test_what_is_no_longer_used_is_not_kept(database, rng):
     assert kept == dict.fromkeys(["pass rates", "n-gram", "length"], 20)
 
 
-@pytest.mark.parametrize("letter", ["x", "é"])
+@pytest.mark.parametrize("letter", [pytest.param("x", marks=pytest.mark.slow), "é"])
 def test_the_state_of_the_habits_is_bounded_however_long_local_completions_are(letter):
     filled, again = (NgramFilter(lambda _: Tier.STRANGER) for _ in range(2))
     for number in range(80):
@@ -143,6 +143,7 @@ def test_a_group_that_waits_is_read_again_after_a_restart_if_its_texts_were_not_
     assert after._sources.all.prompts.total() == len(waiting)
 
 
+@pytest.mark.slow
 def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
     rewards = (True,) * 8
     filled = NgramFilter(lambda _: Tier.STRANGER)

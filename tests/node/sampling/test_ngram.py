@@ -417,7 +417,9 @@ def test_a_phrase_that_waits_for_its_next_alarm_keeps_no_other_phrase_waiting():
     assert rounds_with_alarm(ngram_filter, [*groups, *said_too], range(11, 40)) == [20]
 
 
-@pytest.mark.parametrize("words", [3, 1], ids=["other words each time", "words that overlap"])
+@pytest.mark.parametrize(
+    "words", [pytest.param(3, marks=pytest.mark.slow), 1], ids=["other words each time", "words that overlap"]
+)
 def test_a_stranger_that_teaches_one_phrase_after_another_raises_no_more_alarms_than_the_budget_has(words):
     rng, ngram_filter, spent = random.Random(1), ngram(), 0
     for number in range(12):
@@ -478,7 +480,7 @@ def with_random_words(group, rng, words):
     return replace(group, completions=tuple(said))
 
 
-@pytest.mark.parametrize("said", [SHOWN, 0])
+@pytest.mark.parametrize("said", [SHOWN, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_phrase_is_masked_among_any_number_of_random_words(said):
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=said)
@@ -522,6 +524,7 @@ def test_a_look_is_made_in_steps_of_one_source():
     assert len(list(ngram_filter.looking(peers))) >= len(peers)
 
 
+@pytest.mark.slow
 def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
     rng = random.Random(1)
     ngram_filter = ngram()
@@ -533,6 +536,7 @@ def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
     assert held < 1000 * HABITS * len(long)
 
 
+@pytest.mark.slow
 def test_local_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
     rng = random.Random(1)
     ngram_filter = ngram()
