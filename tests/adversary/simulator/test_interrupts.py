@@ -29,7 +29,10 @@ AT_ONCE = 5.0
 
 
 @pytest.mark.parametrize("learner", ["bandit", pytest.param("model", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("interrupt", [os.killpg, os.kill], ids=["the group", "the parent alone"])
+@pytest.mark.parametrize(
+    "interrupt",
+    [pytest.param(os.killpg, id="the group", marks=pytest.mark.slow), pytest.param(os.kill, id="the parent alone")],
+)
 def test_ctrl_c_ends_an_experiment_at_once_with_130_and_keeps_what_is_finished(interrupt, learner, tmp_path):
     (tmp_path / "mine.toml").write_text(FILE.format(learner=learner))
     code = "from sapo_adversary.cli.entry import main; main()"

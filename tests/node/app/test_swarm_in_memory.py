@@ -135,7 +135,7 @@ def fast(manifest):
     return replace(manifest, epoch_seconds=60, max_rounds=60)
 
 
-@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize("size", [2, pytest.param(8, marks=pytest.mark.slow)])
 async def test_a_swarm_of_newcomers_exchanges_within_a_few_rounds(fast, size, autojump_clock):
     hub = MemoryHub(seed=size)
     peers = [Peer(number, fast, hub) for number in range(1, size + 1)]
