@@ -34,7 +34,7 @@ class ForkServers:
     """
 
     def __init__(self):
-        self._folder = tempfile.TemporaryDirectory(prefix="forks-")
+        self._folder = tempfile.TemporaryDirectory(prefix="forks-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name)
         self.home = folder / "home"
         self.home.mkdir()
@@ -70,14 +70,14 @@ def fork_servers():
 class ForkedProcess:
     """One process of the fork server of the commands, with the methods of `subprocess.Popen` that tests need."""
 
-    def __init__(self, name, arguments, files, *, env=None, cwd=None, umask=-1, memory=0):
+    def __init__(self, name, arguments, files, *, cwd=None, umask=-1, memory=0):
         """`files` are the descriptors of stdin, stdout and stderr; `memory` bounds its address space in bytes."""
         servers = fork_servers()
         request = {
             "program": ENTRIES[name],
             "name": name,
             "arguments": list(map(str, arguments)),
-            "env": servers.environment if env is None else env,
+            "env": servers.environment,
             "cwd": str(cwd or Path.cwd()),
             "umask": umask,
             "memory": memory,
