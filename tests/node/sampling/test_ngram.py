@@ -13,7 +13,7 @@ from sapo_node.groups.messages import Sampled
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.filters import habits as habits_module
 from sapo_node.sampling.filters import sources as sources_module
-from sapo_node.sampling.filters.habits import LOCAL_HABITS, LOCAL_WINDOW, LONGEST_WORD, habits_of
+from sapo_node.sampling.filters.habits import LOCAL_WINDOW, LONGEST_WORD, habits_of
 from sapo_node.sampling.filters.ngram import CORRECT, PROMPTS, SHOWN, NgramFilter
 from sapo_node.sampling.filters.sources import HABITS, PEERS, POOLED, REMEMBERED, TRAINED
 from sapo_node.sampling.pass_rates import PassRates
