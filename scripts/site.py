@@ -19,8 +19,13 @@ PAGES = ROOT / "build" / "site" / "pages"
 """What the builder reads; `zensical.toml` names the same folder."""
 ICON = ROOT / "node" / "sapo_node" / "observability" / "dashboard" / "page" / "icon.svg"
 """The icon of a node's page is that of the site, too."""
-STYLE = ".md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere; }\n"
-"""A line of code that is longer than its column is wrapped, so that none of it is hidden."""
+STYLE = """.md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere; }
+.md-typeset td:first-child:nth-last-child(-n+3) code,
+.md-typeset td:first-child:nth-last-child(3) + td code { word-break: normal; overflow-wrap: break-word; }
+"""
+"""A line of code that is longer than its column is wrapped, so that none of it is hidden. A name stays whole where it
+stands before the last column of a table of two or three.
+"""
 BESIDE = {
     "README.md": "index.md",
     "SECURITY.md": "trust/security.md",
