@@ -10,7 +10,7 @@ from sapo_node.groups.record import ContributionReport
 from sapo_node.training.rollout import Contribution
 
 _INTAKE_INTERVAL = 1.0
-"""Seconds between two looks at the pending queue."""
+"""Seconds between two looks at the rollouts that wait."""
 
 OnContribution = Callable[[ContributionReport], None]
 

@@ -1,6 +1,6 @@
 """How the bytes of a message become a rollout: the decoders of the protocol, as one value.
 
-`Ingest`, `PendingQueue` and `Verifier` take it at construction. A node has `WIRE`, the functions of `sapo_protocol`. An
+`Ingest`, `Book` and `Verifier` take it at construction. A node has `WIRE`, the functions of `sapo_protocol`. An
 experiment that measures one of them builds a node with another function:
 
     replace(WIRE, open_envelope=accept_any_signature)

@@ -113,7 +113,7 @@ class SessionFacts(TypedDict, total=False):
     addresses: tuple[str, ...]
     connected: tuple[str, ...]
     waiting: Count
-    """Rollouts in the pending queue."""
+    """Rollouts that wait for verification."""
     waits: tuple[Wait, ...]
     shards: Shards
     notices: tuple[Notice, ...]

@@ -117,7 +117,7 @@ UNTRUSTED_COUNTERS = 0.5
 UNKNOWN_BANS = 64
 """Equivocators without verified groups that the node bans in one epoch, and evidence messages it publishes in one."""
 PENDING_PLACES, PENDING_PER_PEER = 2_048, 64
-"""Places in the pending queue: of each tier, and of one peer."""
+"""Places of rollouts that wait for verification: of each tier, and of one peer."""
 LINK_STRANGERS_PER_SECOND, LINK_STRANGERS_BURST = 16.0, 512.0
 """Rollouts of strangers taken from one sender, whoever signed them. A relay of a large swarm of strangers stays below
 it; a sender that floods has used up only its own."""
