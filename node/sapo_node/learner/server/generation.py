@@ -87,7 +87,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """Who sampled a round, and why."""
+    """The sampler of a round, and the reason for it."""
 
     sampler: _Sampler
     reason: str
@@ -98,6 +98,30 @@ class _Turn:
         """Return whether the two differ only in details, such as numbers."""
         mine, theirs = ((each.sampler, each.status, _DETAIL.sub("", each.reason)) for each in (self, other))
         return mine == theirs
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """The prompts of a round as tokens, the request for their completions, and the trainer of the policy."""
+
+    trainer: Trainer
+    prompts: Sequence[Tokens]
+    request: GenerateRequest
+    max_bytes: int
+    """Bytes of a completion, at most."""
+
+    @property
+    def policy(self) -> Policy:
+        return self.trainer.policy
+
+    @property
+    def longest_prompt(self) -> int:
+        return max(map(len, self.prompts), default=0)
+
+    @property
+    def size(self) -> int:
+        """Tokens that may be sampled, and at least 1."""
+        return max(1, len(self.prompts) * self.request.completions * self.request.max_tokens)
 
 
 class ServerGeneration:
@@ -126,12 +150,17 @@ class ServerGeneration:
 
         Raises PromptRefused if the model cannot be asked one of the prompts.
         """
-        prompts = prompts_of(trainer.policy, request)
+        asked = _Round(
+            trainer=trainer,
+            prompts=prompts_of(trainer.policy, request),
+            request=request,
+            max_bytes=max_completion_bytes,
+        )
         started = time.monotonic()
         notice = None
         if started >= self._rests_until:
             try:
-                return self._by_server(trainer, prompts, request, max_completion_bytes)
+                return self._by_server(asked)
             except ServerFailed as failure:
                 self.begin_anew()
                 again = "tries the server each round"
@@ -146,25 +175,22 @@ class ServerGeneration:
         return Generated(tuple(generate(trainer.policy, request, max_completion_bytes)), notice, self._last.reason)
 
     def begin_anew(self) -> None:
-        """Expect nothing of the server: it or the weights of this node are not what they were."""
+        """Forget the protocol and the weights of the server: it was started again, or this node has other weights."""
         self._engine = self._loaded = None
 
-    def _by_server(
-        self, trainer: Trainer, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int
-    ) -> Generated:
-        size = max(1, len(prompts) * request.completions * request.max_tokens)
+    def _by_server(self, asked: _Round) -> Generated:
         started = time.monotonic()
-        self._connection.allow(self._seconds(size))
+        self._connection.allow(self._seconds(asked.size))
         known = self._engine is not None
         try:
-            drafts, problem = self._sampled(trainer, prompts, request, max_bytes)
+            drafts, problem = self._sampled(asked)
         except ServerFailed as failure:
             if not known or failure.status != _NOT_FOUND:
                 raise
             self.begin_anew()  # the server was started again, and has forgotten the weights
-            drafts, problem = self._sampled(trainer, prompts, request, max_bytes)
-        self._took.append((time.monotonic() - started) / size)
-        difference = _mean(differences(trainer.policy, prompts, compared(drafts)))
+            drafts, problem = self._sampled(asked)
+        self._took.append((time.monotonic() - started) / asked.size)
+        difference = _mean(differences(asked.policy, asked.prompts, compared(drafts)))
         tolerance = OLDER_TOLERANCE if problem else self._tolerance
         if difference > tolerance:
             raise ServerFailed(
@@ -180,7 +206,7 @@ class ServerGeneration:
                 "server", f"it samples with {self._engine.name}, {difference:.4f} nats per token from this node"
             )
         notice = self._notice(turn, turn.reason)
-        return Generated(tuple(tuple(draft.finished(trainer.policy) for draft in group) for group in drafts), notice)
+        return Generated(tuple(tuple(draft.finished(asked.policy) for draft in group) for group in drafts), notice)
 
     def _seconds(self, size: int) -> float:
         """Return how long the server may take for a round of so many tokens."""
@@ -188,17 +214,15 @@ class ServerGeneration:
             return REQUEST_SECONDS
         return min(REQUEST_SECONDS, max(LEAST_SECONDS, float(round(PATIENCE * size * max(self._took)))))
 
-    def _sampled(
-        self, trainer: Trainer, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int
-    ) -> tuple[list[list[Draft]], str]:
-        """Return the completions of each prompt, and why they are of older weights if they are. Raises ServerFailed."""
-        engine = self._engine = self._engine or self._found(trainer, prompts, request, max_bytes)
-        self._require_room(engine, prompts, request.max_tokens)
-        loaded, problem = self._with_weights(engine, trainer)
-        return _sampled(trainer.policy, engine, loaded.name, prompts, request, max_bytes=max_bytes), problem
+    def _sampled(self, asked: _Round) -> tuple[list[list[Draft]], str]:
+        """Return the completions of each prompt, and why older weights sampled them if so. Raises ServerFailed."""
+        engine = self._engine = self._engine or self._found(asked)
+        self._require_room(engine, asked)
+        loaded, problem = self._with_weights(engine, asked.trainer)
+        return _sampled(asked, by=engine, name=loaded.name), problem
 
-    def _require_room(self, engine: Engine, prompts: Sequence[Tokens], new: int) -> None:
-        prompt = max(map(len, prompts), default=0)
+    def _require_room(self, engine: Engine, asked: _Round) -> None:
+        prompt, new = asked.longest_prompt, asked.request.max_tokens
         if self._context and prompt + new > self._context:
             raise ServerFailed(
                 f"it takes {self._context} tokens, and a prompt of {prompt} tokens with {new} new ones takes "
@@ -227,37 +251,34 @@ class ServerGeneration:
             self._unload(engine, before)
         return loaded, ""
 
-    def _found(self, trainer: Trainer, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int) -> Engine:
-        """Return the server as it is now, without weights that this node has loaded before. Raises ServerFailed if it
-        has another model, or does not sample with the adapters that it loads.
+    def _found(self, asked: _Round) -> Engine:
+        """Ask the server what it is, and have it forget the weights that this node has loaded before. Raises
+        ServerFailed if the server has another model, or does not sample with the adapters that it loads.
         """
-        engine, served = find_engine(self._connection, adapters=trainer.policy.lora > 0)
+        engine, served = find_engine(self._connection, adapters=asked.policy.lora > 0)
         require_model(self._model, served)
         self._context = served.context
-        self._require_room(engine, prompts, request.max_tokens)
+        self._require_room(engine, asked)
         old = [name for name in served.names if name.startswith(self._prefix)]
         if len(old) > MOST_OLD:
             raise ServerFailed(f"it lists {len(old)} weights of this node; start it again without them")
         for name in old:
             engine.unload(name)
         shutil.rmtree(self._folder, ignore_errors=True)
-        if trainer.policy.lora:
-            self._require_adapters(engine, trainer, prompts[:1], request, max_bytes)
+        if asked.policy.lora:
+            few = replace(asked.request, max_tokens=min(asked.request.max_tokens, FEW_TOKENS))
+            self._require_adapters(engine, replace(asked, prompts=asked.prompts[:1], request=few))
         return engine
 
-    def _require_adapters(
-        self, engine: Engine, trainer: Trainer, prompts: Sequence[Tokens], request: GenerateRequest, max_bytes: int
-    ) -> None:
+    def _require_adapters(self, engine: Engine, asked: _Round) -> None:
         """Have the server sample with an adapter of noise: a new adapter changes nothing, so it shows nothing. Raise
         ServerFailed unless its log-probabilities are nearer to those of this node with that adapter than without.
         """
-        policy = trainer.policy
-        few = replace(request, max_tokens=min(request.max_tokens, FEW_TOKENS))
-        with noisy(policy):
-            loaded = self._load(engine, trainer)
-            drafts = _sampled(policy, engine, loaded.name, prompts, few, max_bytes=max_bytes)
-            with_adapter = _mean(differences(policy, prompts, drafts))
-        without = _mean(differences(policy, prompts, drafts))
+        with noisy(asked.policy):
+            loaded = self._load(engine, asked.trainer)
+            drafts = _sampled(asked, by=engine, name=loaded.name)
+            with_adapter = _mean(differences(asked.policy, asked.prompts, drafts))
+        without = _mean(differences(asked.policy, asked.prompts, drafts))
         self._unload(engine, loaded)
         if with_adapter > without / 2:
             ignored = "it does not sample with the adapter that it loads"
@@ -291,41 +312,48 @@ class ServerGeneration:
 
 
 def server_of(options: LearnerOptions) -> ServerGeneration | None:
-    """Return the generation by the server that the options name, if they do. Raises LocalError as its address does."""
+    """Return the generation by the server that the options name; None if they name none, or if the learner only reads.
+    Raises LocalError for an address or a key that must not be used.
+    """
     if not options.server or options.read_only:
         return None
     return ServerGeneration(options)
 
 
-def _sampled(
-    policy: Policy, engine: Engine, name: str, prompts: Sequence[Tokens], request: GenerateRequest, *, max_bytes: int
-) -> list[list[Draft]]:
-    """Return the completions of each prompt. Raises ServerFailed if one is none that this node could sample."""
+def _sampled(asked: _Round, *, by: Engine, name: str) -> list[list[Draft]]:
+    """Return the completions of each prompt by the weights of this name. Raises ServerFailed if this node could not
+    have sampled one of them.
+    """
+    policy, request = asked.policy, asked.request
     forbidden = tuple(policy.forbidden.tolist())
-    asked = Asked(
-        prompts=prompts,
-        completions=request.completions,
-        max_tokens=request.max_tokens,
-        ends=policy.ends,
-        forbidden=forbidden,
-        may_think=_may_think(policy),
+    replies = iter(
+        by.sample(
+            name,
+            Asked(
+                prompts=asked.prompts,
+                completions=request.completions,
+                max_tokens=request.max_tokens,
+                ends=policy.ends,
+                forbidden=forbidden,
+                may_think=_may_think(policy),
+            ),
+        )
     )
-    replies = iter(engine.sample(name, asked))
     allowed = frozenset(range(policy.vocabulary)).difference(forbidden)
-    return [
-        [_draft(policy, next(replies), allowed, request.max_tokens, max_bytes) for _ in range(request.completions)]
-        for _ in prompts
-    ]
+    return [[_draft(asked, next(replies), allowed) for _ in range(request.completions)] for _ in asked.prompts]
 
 
 def _may_think(policy: Policy) -> bool:
-    """Return whether a completion may hold thinking: its prompt ends inside of it, or a token stands for it."""
+    """Return True if a completion may hold thinking: its prompt begins it, or the vocabulary has its token."""
     return policy.thinks or THINK in policy.tokenizer.get_vocab()
 
 
-def _draft(policy: Policy, reply: Reply, allowed: frozenset[int], max_tokens: int, max_bytes: int) -> Draft:
-    """Return a completion up to where this node would have ended it."""
-    draft = Draft(max_bytes=max_bytes)
+def _draft(asked: _Round, reply: Reply, allowed: frozenset[int]) -> Draft:
+    """Return a completion up to where this node would have ended it. Raises ServerFailed unless all its tokens are
+    `allowed`.
+    """
+    max_tokens = asked.request.max_tokens
+    draft = Draft(max_bytes=asked.max_bytes)
     if len(reply.tokens) != len(reply.logprobs):
         raise ServerFailed(f"it returns {len(reply.logprobs)} log-probabilities of {len(reply.tokens)} tokens")
     for token, logprob in zip(reply.tokens[:max_tokens], reply.logprobs, strict=False):
@@ -333,7 +361,7 @@ def _draft(policy: Policy, reply: Reply, allowed: frozenset[int], max_tokens: in
             raise ServerFailed(f"it samples {str(token)[:20]!r}, which is no token that this node could sample")
         if type(logprob) not in (int, float) or not LEAST_LOGPROB <= logprob <= 0:
             raise ServerFailed(f"it returns {str(logprob)[:20]!r} as a log-probability")
-        draft.add(policy, token, float(logprob))
+        draft.add(asked.policy, token, float(logprob))
         if draft.stopped:
             return draft
     if len(draft.tokens) < max_tokens:
