@@ -15,10 +15,19 @@ from sapo_node.groups.answer import ANSWER_END, answer_span
 from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.messages import ExternalObjective, Refusal, Sampled, Source, TrainGroup
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner.forward import Tokens, beginning_of, pad_right, read_prompts, run, stems_of
-from sapo_node.learner.lanes import Lanes, lane_mask, lane_size, packed
+from sapo_node.learner.forward import (
+    Lanes,
+    Tokens,
+    beginning_of,
+    lane_mask,
+    lane_size,
+    packed,
+    pad_right,
+    read_prompts,
+    run,
+    stems_of,
+)
 from sapo_node.learner.model import Policy, Unreadable
-from sapo_node.learner.states import select
 
 PADDING = 0.5
 """Padding of the completions of one micro-batch, at most, as a share of all tokens that the model reads for it."""
@@ -301,7 +310,7 @@ def completion_logits(policy: Policy, batch: MicroBatch) -> Tensor:
     length = lanes.ids.shape[1]
     if length == 0:
         return first
-    select(cache, lanes.prompt_of)
+    cache.reorder_cache(lanes.prompt_of)
     prompts = prompts[lanes.prompt_of]
     mask = lane_mask(policy, prompts, lanes.owner, size=lanes.size, asked=length)
     positions = prompts.sum(1, keepdim=True) + lanes.steps

@@ -1,25 +1,30 @@
 """Checkpoints that survive a kill at any moment: weights, averaged weights, Adam's state and torch's random state.
 
 A checkpoint is a folder `step-00000012` of `tensor_folder`. The node keeps the newest two. It sets a corrupt one aside,
-and uses the one before it. Going back to one removes later ones, and the best weights of later steps (`best`).
+and uses the one before it. Going back to one removes later ones, and the best weights of later steps.
+
+Best weights lie beside the checkpoints, in a folder `best-00000150`. They are averaged weights: those of the evaluation
+on held-out prompts with the highest pass@1 by then, among those that asked the model in the same way. The node decides
+which evaluation is the best, and which older best weights a batch that it may replay still starts from.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from sapo_node.learner import best, tensor_folder
+from sapo_node.learner import tensor_folder
 from sapo_node.learner.tensor_folder import CheckpointError, CorruptError, shapes, step_of
 from sapo_node.learner.trainer import Trainer
 
 KEPT = 2
-_KIND = "step"
+_KIND, _BEST = "step", "best"
 _CORRUPT = "corrupt-"
 _FILES = ("weights.safetensors", "optimizer.safetensors")
+_BEST_FILE = "weights.safetensors"
 _RANDOM, _DENOMINATOR = "random", "denominator"
 """The keys of torch's random state and of `Trainer.denominator` in `Snapshot.optimizer`."""
 _AVERAGE = "average"
@@ -133,7 +138,7 @@ def remove_after(root: Path, step: int) -> None:
     """
     if not root.is_dir():
         return
-    later = [folder for folder in (*_found(root), *best.found(root)) if step_of(folder) > step]
+    later = [folder for folder in (*_found(root), *_found_best(root)) if step_of(folder) > step]
     tensor_folder.remove([*later, *root.glob(f"{_CORRUPT}*")])
 
 
@@ -150,9 +155,50 @@ def peek(trainer: Trainer, root: Path) -> bool:
     return False
 
 
+def save_best(trainer: Trainer, root: Path, *, needed: Collection[int]) -> Path:
+    """Write the averaged weights, and remove the best weights of all steps that are not needed.
+
+    Raises CheckpointError if that fails; the folders on the disk stay as they are.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    final = tensor_folder.folder_of(root, _BEST, trainer.step)
+    if not tensor_folder.is_good(final, [_BEST_FILE]):
+        weights = {name: value.contiguous().cpu() for name, value in trainer.average.items()}
+        tensor_folder.write(trainer.policy, final, {_BEST_FILE: weights})
+    tensor_folder.remove([folder for folder in _found_best(root) if step_of(folder) not in {trainer.step, *needed}])
+    return final
+
+
+def load_best(trainer: Trainer, root: Path, step: int) -> dict[str, Tensor]:
+    """Return the best weights of a step. Raises CheckpointError if they cannot be used."""
+    folder = tensor_folder.folder_of(root, _BEST, step)
+    try:
+        return _read_best(trainer, folder)
+    except CorruptError as problem:
+        raise CheckpointError(f"{folder.name} {problem}") from problem
+
+
+def peek_best(trainer: Trainer, root: Path) -> int | None:
+    """Put the newest good best weights into the trainer, and return their step; None if there are none. This changes
+    nothing on the disk, because the node may be running. Raises CheckpointError if they belong to another model.
+    """
+    for folder in _found_best(root) if root.is_dir() else ():
+        try:
+            trainer.restart(_read_best(trainer, folder))
+        except CorruptError:
+            continue
+        return step_of(folder)
+    return None
+
+
 def _found(root: Path) -> list[Path]:
     """Return the checkpoints, newest first."""
     return tensor_folder.found(root, _KIND)
+
+
+def _found_best(root: Path) -> list[Path]:
+    """Return the folders of best weights, newest first."""
+    return tensor_folder.found(root, _BEST)
 
 
 def _set_aside(folder: Path) -> None:
@@ -166,6 +212,13 @@ def _read(trainer: Trainer, folder: Path) -> Snapshot:
     # Checksums say that the files are as they were written, not that what wrote them was this version.
     snapshot.require_fit(trainer)
     return snapshot
+
+
+def _read_best(trainer: Trainer, folder: Path) -> dict[str, Tensor]:
+    [weights] = tensor_folder.read(trainer.policy, folder, [_BEST_FILE])
+    if shapes(weights) != shapes(trainer.average):
+        raise CorruptError("does not fit this version or model")
+    return weights
 
 
 def _weights(trainer: Trainer) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ from transformers import (
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.model_name import is_hub_name
-from sapo_node.learner import best, checkpoint
+from sapo_node.learner import checkpoint
 from sapo_node.learner.card import Weights, model_card
 from sapo_node.learner.export_client import Exported, ExportRequest
 from sapo_node.learner.folder import MAX_SETTINGS_BYTES, TOKENIZER_FILES, model_folder, require_new_folder
@@ -97,7 +97,7 @@ def _read_newest(trainer: Trainer, options: LearnerOptions) -> int:
 
 
 def _read_best(trainer: Trainer, options: LearnerOptions) -> int:
-    step = best.peek(trainer, Path(options.checkpoints))
+    step = checkpoint.peek_best(trainer, Path(options.checkpoints))
     if step is None:
         raise LocalError(
             f"there are no best weights in {options.checkpoints}: a node keeps them when it evaluates (`eval_every`)"

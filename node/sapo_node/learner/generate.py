@@ -1,28 +1,46 @@
 """Samples several completions of each prompt at a temperature, without top-k or top-p.
 
-The model reads each prompt once; the completions share its cache, see `lanes`. A completion ends with an end token of
-the model, or with the closing tag of its answer. On a CPU the model does not read on what is finished: a lane is as
-wide as its neighbour with the most unfinished completions, and finished lanes leave the batch, several at a time. On a
-GPU fewer launches are worth more than that, see `static_cache`.
+The model reads each prompt once; the completions share its cache in lanes, see `forward`. A completion ends with an end
+token of the model, or with the closing tag of its answer.
+
+On a CPU the model does not read on what is finished: a lane is as wide as its neighbour with the most unfinished
+completions, and finished lanes leave the batch, several at a time.
+
+On a GPU one CUDA graph, recorded once, computes each of the tokens. A token of a small model takes a GPU a few
+milliseconds, and Python takes some fifty to start its thousand kernels. A graph starts all of them at once. It needs
+tensors that stay where they are and keep their shapes. So the cache has room for all tokens from the start, and the
+model reads on completions that have ended.
 """
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from sapo_node.groups.messages import Finish, GenerateRequest, RequestError, Sampled
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.encoding import within
-from sapo_node.learner.forward import Tokens, make_room, read_prompts, run, stems_of
-from sapo_node.learner.lanes import lane_mask, lane_size
+from sapo_node.learner.forward import (
+    Tokens,
+    attends_to_all,
+    lane_mask,
+    lane_size,
+    make_room,
+    read_prompts,
+    run,
+    stems_of,
+    with_room,
+)
 from sapo_node.learner.model import ModelError, Policy, Unreadable
-from sapo_node.learner.states import select
-from sapo_node.learner.static_cache import StaticDecoder, has_graphs
+from sapo_protocol.printable import line_of
+
+logger = logging.getLogger(__name__)
 
 BELOW_ONE = 1 - 2**-20
 """Factor on random numbers between 0 and 1, so that rounding never takes one beyond the last token with a chance."""
@@ -155,15 +173,15 @@ def _sample(
     most = min(lane_size(policy, prompts, request.max_tokens), request.completions)
     size = next(size for size in range(most, 0, -1) if request.completions % size == 0)
     copied = torch.arange(len(prompts), device=policy.device).repeat_interleave(request.completions // size)
-    select(cache, copied)
+    cache.reorder_cache(copied)
     mask = mask[copied]
     rows = [_Row(number=number % size, max_bytes=max_bytes) for number in range(len(prompts) * request.completions)]
     lanes = [rows[start : start + size] for start in range(0, len(rows), size)]
     decoder: _Decoder
     if has_graphs(policy, cache) and request.max_tokens > LEAST_REPLAYED:
-        decoder = _Static(StaticDecoder(policy, cache, mask, size=size, steps=request.max_tokens - 1), lanes)
+        decoder = _Static(policy, cache, mask, lanes, steps=request.max_tokens - 1)
     else:
-        decoder = _Narrowing(policy, cache, mask, lanes, size)
+        decoder = _Narrowing(policy, cache, mask, lanes)
     logits = logits.repeat_interleave(request.completions, dim=0)  # (rows, vocabulary)
     for drawn in range(request.max_tokens):
         chosen, drawn_as = _draw(logits, request.temperature, generator)
@@ -174,6 +192,12 @@ def _sample(
     return rows
 
 
+def has_graphs(policy: Policy, cache: DynamicCache) -> bool:
+    """Return whether `_Static` can decode with this filled cache, and is faster."""
+    plain = all(type(layer) is DynamicLayer for layer in cache.layers)
+    return policy.device.type == "cuda" and attends_to_all(policy) and plain
+
+
 class _Decoder(Protocol):
     lanes: list[list[_Row]]
     """The completions whose next tokens are drawn."""
@@ -182,26 +206,107 @@ class _Decoder(Protocol):
         """Read the drawn tokens, (lanes, width). Return the logits after those of `lanes`, which may now be fewer."""
 
 
-@dataclass
 class _Static:
-    """Reads on what is finished, with one CUDA graph."""
+    """Reads up to `steps` more tokens of all completions, finished or not, with one CUDA graph."""
 
-    decoder: StaticDecoder
-    lanes: list[list[_Row]]
+    def __init__(
+        self, policy: Policy, cache: DynamicCache, prompts: Tensor, lanes: list[list[_Row]], *, steps: int
+    ) -> None:
+        """`cache` holds the prompts of the L lanes, and `prompts` is its mask, (L, P)."""
+        size, cached = len(lanes[0]), prompts.shape[1]
+        dtype, device = policy.model.dtype, policy.device
+        self.lanes = lanes
+        self._policy = policy
+        self._cache = cache
+        self._ids = torch.zeros(len(lanes), size, dtype=torch.long, device=device)
+        self._positions = prompts.sum(1, keepdim=True).repeat(1, size)
+        self._now = torch.arange(steps, device=device) == 0
+        """(steps,) the step whose tokens are read next."""
+        for place, layer in enumerate(cache.layers):
+            cache.layers[place] = _StaticLayer(layer, self._now, size)
+        hidden = torch.finfo(dtype).min
+        self._attention = torch.full((len(lanes), 1, size, cached + steps * size), hidden, dtype=dtype, device=device)
+        """Added to the scores: each token attends to the prompt of its lane and to its own completion so far."""
+        self._attention[..., :cached].masked_fill_(prompts.bool()[:, None, None], 0)
+        self._own = torch.eye(size, dtype=torch.bool, device=device)[:, None]
+        self._replay = self._recorded() if device.type == "cuda" else self._decode
 
     def read(self, chosen: Tensor) -> Tensor:
-        return self.decoder.logits(chosen)
+        """Read the drawn tokens, (L, size), and return the logits after them, (L * size, V). The next call overwrites
+        the logits.
+        """
+        self._ids.copy_(chosen)
+        return self._replay()
+
+    def _decode(self) -> Tensor:
+        logits = self._read_step()
+        self._positions += 1
+        self._now.copy_(self._now.roll(1))
+        return logits
+
+    def _read_step(self) -> Tensor:
+        """Read the tokens into the place of this step. A second call changes nothing."""
+        size, steps = self._ids.shape[1], len(self._now)
+        completions = self._attention[..., -steps * size :].unflatten(-1, (steps, size))  # type: ignore[no-untyped-call]
+        completions.masked_fill_(self._own & self._now[:, None], 0)
+        return run(self._policy, self._ids, self._attention, self._positions, self._cache, keep=size).flatten(0, 1)
+
+    def _recorded(self) -> Callable[[], Tensor]:
+        """Return a function that replays `_decode`, or `_decode` itself if the model cannot be recorded."""
+        # Kernels are loaded when they are first called, which a recording does not allow.
+        aside = torch.cuda.Stream(self._policy.device)  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            self._read_step()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                logits = self._decode()
+        except RuntimeError as error:
+            # Some layers, for example of experts, read on the CPU what the GPU has computed. Nothing ran so far.
+            logger.info("no CUDA graph: %s", line_of(error))
+            return self._decode
+
+        def replay() -> Tensor:
+            graph.replay()
+            return logits
+
+        return replay
+
+
+class _StaticLayer(DynamicLayer):  # type: ignore[misc]
+    """Keys and values of the prompts, with room for all tokens of the completions."""
+
+    def __init__(self, filled: DynamicLayer, now: Tensor, size: int) -> None:
+        """`filled` holds the prompts, (L, heads, P, D)."""
+        super().__init__()
+        self.__dict__.update(vars(filled))
+        self.keys, self.values = (with_room(states, len(now) * size) for states in (filled.keys, filled.values))
+        self._rooms = [_room(states, len(now), size) for states in (self.keys, self.values)]
+        self._now = now[:, None, None]
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Put the states of this step, (L, heads, size, D), into its place. Return those of all steps."""
+        for room, states in zip(self._rooms, (key_states, value_states), strict=True):
+            # A kernel that writes to a place by number would wait for the GPU, so as to be repeatable.
+            torch.where(self._now, states[..., None, :, :], room, out=room)
+        return self.keys, self.values
+
+
+def _room(states: Tensor, steps: int, size: int) -> Tensor:
+    """Return a view of the room, (L, heads, steps, size, D)."""
+    room: Tensor = states[..., -steps * size :, :].unflatten(-2, (steps, size))  # type: ignore[no-untyped-call]
+    return room
 
 
 class _Narrowing:
-    """Drops what is finished."""
+    """Drops finished completions and lanes."""
 
-    def __init__(
-        self, policy: Policy, cache: DynamicCache, prompts: Tensor, lanes: list[list[_Row]], size: int
-    ) -> None:
+    def __init__(self, policy: Policy, cache: DynamicCache, prompts: Tensor, lanes: list[list[_Row]]) -> None:
         make_room(cache)
         self.lanes = lanes
-        self._policy, self._cache, self._prompts, self._size = policy, cache, prompts, size
+        self._policy, self._cache, self._prompts, self._size = policy, cache, prompts, len(lanes[0])
         self._owner = prompts.new_zeros(len(lanes), 0)
         self._steps = 0
 
@@ -210,7 +315,7 @@ class _Narrowing:
         going = [place for place, lane in enumerate(self.lanes) if not all(row.stopped for row in lane)]
         if len(going) <= CROWD * len(self.lanes):
             kept = torch.tensor(going, device=device)
-            select(self._cache, kept)
+            self._cache.reorder_cache(kept)
             self.lanes = [self.lanes[place] for place in going]
             self._prompts, self._owner, chosen = self._prompts[kept], self._owner[kept], chosen[kept]
         slots = _unfinished_first(self.lanes)

@@ -12,8 +12,7 @@ from torch import Tensor, float32
 
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.device import cached_numbers, computes_bfloat16, free_memory, pick_device
-from sapo_node.learner.model import Policy, outline
-from sapo_node.learner.states import is_recurrent
+from sapo_node.learner.model import Policy, is_recurrent, outline
 from sapo_protocol.errors import LocalError
 
 PROMPT_TOKENS = 256

@@ -22,7 +22,15 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoModelForCausalLM, Cache, PretrainedConfig, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    Cache,
+    DynamicCache,
+    PretrainedConfig,
+    PreTrainedTokenizerFast,
+)
+from transformers.cache_utils import LinearAttentionLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 from transformers.utils.import_utils import is_kernels_available
@@ -46,11 +54,16 @@ from sapo_node.learner.encoding import (
     specials_of,
 )
 from sapo_node.learner.folder import BUILT_IN, POLICY_DIR, ModelError, fingerprint, model_folder, weight_files
-from sapo_node.learner.states import RECURRENT, is_recurrent
 from sapo_protocol.errors import LocalError
 from sapo_protocol.printable import line_of
 
 __all__ = ["ModelError", "Policy", "Unreadable", "hide_kernels", "load", "load_tokenizer", "outline", "require_room"]
+
+RECURRENT = frozenset(
+    {"bamba", "falcon_h1", "granitemoehybrid", "lfm2", "lfm2_moe", "olmo_hybrid", "qwen3_5_text", "qwen3_next"}
+)
+"""The model types with recurrent layers that the node can train. A test of each shows that reading a text in two parts
+gives the probabilities of reading it at once. transformers does not do that for Mamba, Jamba and RWKV."""
 
 _NONE = torch.zeros(0, dtype=torch.long)
 _ROUNDING = 0.02
@@ -414,6 +427,11 @@ def _require_known_state(model: Any) -> None:
             f"layer, for example Qwen/Qwen2.5-0.5B-Instruct, or one of these types with recurrent layers: "
             f"{', '.join(sorted(RECURRENT))}"
         )
+
+
+def is_recurrent(config: Any) -> bool:
+    """Return whether a model of these settings has recurrent layers."""
+    return any(isinstance(layer, LinearAttentionLayer) for layer in DynamicCache(config=config).layers)
 
 
 def _is_multimodal(model: Any) -> bool:

@@ -29,7 +29,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
-from sapo_node.learner import best, checkpoint
+from sapo_node.learner import checkpoint
 from sapo_node.learner.generate import PromptRefused, generate, refusal_of
 from sapo_node.learner.memory import frugal_settings, require_memory
 from sapo_node.learner.model import load, require_room
@@ -154,13 +154,13 @@ class Service:
             return Generated(tuple(generate(self._trainer.policy, asked, self._options.max_completion_bytes)))
 
     def _train(self, asked: TrainRequest) -> TrainReport:
-        start = None if asked.restart is None else best.load(self._trainer, self._root, asked.restart)
+        start = None if asked.restart is None else checkpoint.load_best(self._trainer, self._root, asked.restart)
         return self._trainer.train(asked, start)
 
     def _keep_best(self, asked: KeepBestRequest) -> Saved:
         if asked.step != self._trainer.step:
             raise RequestError(f"the weights are of step {self._trainer.step}, not {asked.step}")
-        return Saved(asked.step, str(best.save(self._trainer, self._root, needed=asked.needed)))
+        return Saved(asked.step, str(checkpoint.save_best(self._trainer, self._root, needed=asked.needed)))
 
     def _restore(self, step: int) -> Restored:
         if self._trainer.step <= step:

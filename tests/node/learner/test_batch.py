@@ -14,9 +14,8 @@ from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
 from sapo_node.learner.device import AtOnce
 from sapo_node.learner.filters import passing
-from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, SPARED, alike, stems_of
+from sapo_node.learner.forward import IMPOSSIBLE, LEAST_PROMPT, LEAST_STEM, SPARED, alike, stems_of
 from sapo_node.learner.generate import prompts_of
-from sapo_node.learner.lanes import LEAST_PROMPT
 from sapo_node.learner.model import load
 
 torch.set_num_threads(1)

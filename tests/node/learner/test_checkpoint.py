@@ -12,7 +12,7 @@ import torch
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner import best, checkpoint, tensor_folder
+from sapo_node.learner import checkpoint, tensor_folder
 from sapo_node.learner.checkpoint import CheckpointError, Snapshot
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
@@ -339,9 +339,9 @@ def test_the_newest_best_weights_are_found_beside_the_checkpoints(two):
     root, _ = two
     trainer = new_trainer()
     checkpoint.restore(trainer, root)
-    best.save(trainer, root, needed=())
+    checkpoint.save_best(trainer, root, needed=())
     again = new_trainer()
-    assert best.peek(again, root) == 2
+    assert checkpoint.peek_best(again, root) == 2
     assert equal(trainer.average.values(), again.average.values())
     assert equal(again.average.values(), weights(again))
 
@@ -349,24 +349,24 @@ def test_the_newest_best_weights_are_found_beside_the_checkpoints(two):
 def test_best_weights_that_are_no_longer_needed_are_removed(two):
     root, _ = two
     trainer = new_trainer()
-    best.save(trainer, root, needed=())
+    checkpoint.save_best(trainer, root, needed=())
     train(trainer, [1])
-    best.save(trainer, root, needed=[0])
+    checkpoint.save_best(trainer, root, needed=[0])
     train(trainer, [2])
-    best.save(trainer, root, needed=[1])
+    checkpoint.save_best(trainer, root, needed=[1])
     assert sorted(path.name for path in root.glob("best-*")) == ["best-00000001", "best-00000002"]
 
 
 def test_damaged_best_weights_are_passed_over_and_cannot_be_loaded(two):
     root, _ = two
     trainer = new_trainer()
-    best.save(trainer, root, needed=())
+    checkpoint.save_best(trainer, root, needed=())
     train(trainer, [1])
-    best.save(trainer, root, needed=[0])
+    checkpoint.save_best(trainer, root, needed=[0])
     damage(root / "best-00000001", "weights.safetensors")
-    assert best.peek(new_trainer(), root) == 0
+    assert checkpoint.peek_best(new_trainer(), root) == 0
     with pytest.raises(CheckpointError, match="best-00000001 does not match its checksums"):
-        best.load(trainer, root, 1)
+        checkpoint.load_best(trainer, root, 1)
 
 
 def test_best_weights_of_another_shape_are_not_used(two):
@@ -374,15 +374,15 @@ def test_best_weights_of_another_shape_are_not_used(two):
     trainer = new_trainer()
     name = next(iter(trainer.average))
     trainer.average[name] = torch.zeros(1)
-    best.save(trainer, root, needed=())
+    checkpoint.save_best(trainer, root, needed=())
     with pytest.raises(CheckpointError, match="best-00000000 does not fit"):
-        best.load(new_trainer(), root, 0)
+        checkpoint.load_best(new_trainer(), root, 0)
 
 
 def test_going_back_removes_the_best_weights_of_later_steps(two):
     root, _ = two
     trainer = new_trainer()
     checkpoint.restore(trainer, root)
-    best.save(trainer, root, needed=())
+    checkpoint.save_best(trainer, root, needed=())
     checkpoint.go_back(trainer, root, 1)
-    assert best.peek(new_trainer(), root) is None
+    assert checkpoint.peek_best(new_trainer(), root) is None

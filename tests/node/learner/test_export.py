@@ -21,7 +21,7 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import SYSTEM, Prompt
-from sapo_node.learner import best, checkpoint
+from sapo_node.learner import checkpoint
 from sapo_node.learner.card import CardFacts
 from sapo_node.learner.export import export, main
 from sapo_node.learner.export_client import Exported, ExportRequest, run_export
@@ -181,7 +181,7 @@ def test_the_best_weights_are_exported_where_they_are_asked_for(tmp_path, plain)
     trainer, options = plain
     told = replace(options, checkpoints=str(tmp_path / "checkpoints"))
     before = Trainer(load(told), told)
-    best.save(before, tmp_path / "checkpoints", needed=())
+    checkpoint.save_best(before, tmp_path / "checkpoints", needed=())
     checkpoint.save(trainer, tmp_path / "checkpoints")
     assert exported(told, tmp_path / "out", best=True).step == 0
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")

@@ -12,8 +12,8 @@ from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.codec import to_json
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
+from sapo_node.learner import forward
 from sapo_node.learner import generate as sampler
-from sapo_node.learner import lanes
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.forward import IMPOSSIBLE
 from sapo_node.learner.generate import LOOK_EVERY, Draft, generate
@@ -165,7 +165,7 @@ def require_like_training(policy, questions, tokens):
 
 def test_lanes_change_nothing_of_what_is_sampled(policy, monkeypatch):
     in_lanes = texts(sample(policy, prompts=LONG, completions=4, max_tokens=24, temperature=1e-4))
-    monkeypatch.setattr(lanes, "LEAST_PROMPT", 1000)
+    monkeypatch.setattr(forward, "LEAST_PROMPT", 1000)
     assert texts(sample(policy, prompts=LONG, completions=4, max_tokens=24, temperature=1e-4)) == in_lanes
 
 

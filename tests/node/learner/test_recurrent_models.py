@@ -10,8 +10,7 @@ from sapo_node.learner import checkpoint
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
-from sapo_node.learner.model import ModelError, load
-from sapo_node.learner.states import RECURRENT
+from sapo_node.learner.model import RECURRENT, ModelError, load
 from sapo_node.learner.trainer import Trainer
 from tiny_models import RECURRENT_FAMILIES, UNKNOWN_FAMILIES, each_of, write_model
 
