@@ -1,5 +1,7 @@
-"""From groups of text to padded micro-batches of tokens. An end is trained where one was sampled, and behind the answer
-of a correct completion.
+"""Turns groups of text into padded micro-batches of tokens.
+
+The end of a completion counts in the loss if the model sampled one, or if the completion is correct and ends with an
+answer.
 """
 
 import math
@@ -32,7 +34,7 @@ from sapo_node.learner.model import Policy, Unreadable
 PADDING = 0.5
 """Padding of the completions of one micro-batch, at most, as a share of all tokens that the model reads for it."""
 BEGUN = 256
-"""Tokens that the model reads in the time that one more micro-batch costs, about: Python starts its kernels."""
+"""One more micro-batch costs about the time in which the model reads this many tokens: Python starts its kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +44,25 @@ class Row:
     group: str
     """The id of its group."""
     number: int
-    """Of the completion in its group."""
+    """Number of the completion in its group."""
     source: Source
     prompt: Tokens
     completion: tuple[int, ...]
-    """Its token ids, with the end where the end is trained."""
+    """Its token ids, with the end if the end is trained."""
     advantage: float
     weight: float
     answer: tuple[int, ...] = ()
-    """Places of the tokens of its answer and of the text after it, without the tags; of others' completions only. The
-    end that is taught is none of them: a policy that always stops at the tag has never sampled an end.
+    """Places of the tokens of its answer and of the text after it, without the tags; for external completions only. An
+    end that was not sampled is none of them: a policy that always stops at the tag has never sampled an end.
     """
     silent: tuple[int, ...] = ()
-    """Places of the tokens that are not taught."""
+    """Places of the masked tokens."""
     sampled: tuple[float, ...] = ()
-    """Log-probabilities with which the first tokens were sampled; of this node's completions only."""
+    """Log-probabilities of its first tokens when they were sampled; for local completions only."""
     has_end: bool = False
-    """Whether the last token is the end that is taught. It is no part of the text."""
+    """True if the last token is an end that was not sampled. It is no part of the text."""
     bounds: Bounds = Bounds()
-    """Those of `min-token-prob`; of others' correct completions only."""
+    """The bounds of the filters; for correct external completions only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class MicroBatch:
     mask: Tensor
     """(B, T) 1 where a completion token stands."""
     trained: Tensor
-    """(B, T) 1 where one stands that is not silent."""
+    """(B, T) 1 where a completion token stands that is not masked."""
     answer: Tensor
     """(B, T) 1 where a token of the answer stands, or one after it."""
     work: Tensor
@@ -91,7 +93,7 @@ class MicroBatch:
 
 
 class Refused(Exception):
-    """A group or completion that must not be trained on."""
+    """The trainer must not train on a group or a completion. `reason` says why."""
 
     def __init__(self, reason: Refusal) -> None:
         super().__init__(reason)
@@ -101,7 +103,7 @@ class Refused(Exception):
 def rows_of(
     policy: Policy, group: TrainGroup, max_tokens: int, objective: ExternalObjective = "on-policy"
 ) -> list[Row]:
-    """Return the completions of a group that enter the loss as tokens, without those that cannot be trained on.
+    """Return the completions of a group that count in the loss, as tokens. Leave out those that cannot be trained on.
 
     Raises Refused if the prompt leaves no room, or if a correct completion cannot be trained on and no other correct
     one is left. Raises Unreadable if the tokenizer fails on the prompt.
@@ -184,8 +186,8 @@ def _answer(policy: Policy, completion: Sampled, tokens: int) -> tuple[int, ...]
 def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
     """Cut rows with a completion into micro-batches within the bounds.
 
-    Completions of like length are together, which needs the least padding, or those of one prompt, so that few prompts
-    are read twice: whichever takes less time. Completions of one length stay in the order given.
+    This compares two orders: sorted by length, completions need the least padding; sorted by prompt, the model reads
+    few prompts twice. It takes the order that needs less time. Completions of one length stay in the order given.
     """
     stems = stems_of(policy, [row.prompt for row in rows])
     by_length = sorted(rows, key=lambda row: len(row.completion))
@@ -213,16 +215,16 @@ def _cut(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> It
 
 @dataclass(slots=True)
 class _Size:
-    """What the model reads for one micro-batch, while rows are added to it."""
+    """Counts the tokens that the model reads for one micro-batch."""
 
     stems: Mapping[Tokens, int]
     rows: int = 0
     tokens: int = 0
-    """Of the completions."""
+    """Tokens of the completions, without padding."""
     longest: int = 0
     prompts: set[Tokens] = field(default_factory=set)
     beginnings: set[Tokens] = field(default_factory=set)
-    """What is read first of the prompts: the distinct stems."""
+    """The distinct stems of the prompts, which the model reads first."""
     begun: int = 0
     """Tokens of the beginnings."""
     longest_prompt: int = 0
@@ -291,7 +293,7 @@ def _batch(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> 
 
 
 def _lanes(policy: Policy, rows: Sequence[Row], prompt_of: Sequence[int]) -> Lanes:
-    """Return the rows in the largest lanes with little padding: prompts may have unlike numbers of rows."""
+    """Pack the rows into the largest lanes with at most PADDING: prompts may have unlike numbers of rows."""
     longest, counts = len(rows[-1].completion), Counter(prompt_of).values()
     largest = min(lane_size(policy, [row.prompt for row in rows], longest), max(counts))
     size = next(

@@ -1,4 +1,7 @@
-"""The main process's side of the learner: typed requests, typed answers, deadlines. Never imports torch."""
+"""Sends typed requests from the main process to the learner process, and returns typed replies.
+
+Each request has a deadline. This never imports torch.
+"""
 
 import json
 import logging
@@ -45,7 +48,7 @@ _NEEDED = ("torch", "transformers", "peft", "safetensors", "tokenizers", "psutil
 
 
 def require_installed() -> None:
-    """Raises LocalError where what learns was not installed."""
+    """Raises LocalError if a package of the learner is not installed."""
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise LocalError(
             f"{missing[0]} is not installed, without which nothing is learnt here: {command_for('train')}; or start "
@@ -54,22 +57,22 @@ def require_installed() -> None:
 
 
 def offline() -> dict[str, str]:
-    """Return the environment of a process that reads a model: it neither asks the hub nor runs kernels of the hub,
-    whatever the folder names.
+    """Return the environment of a process that reads a model. Whatever the folder names, that process neither asks the
+    hub nor runs kernels of the hub.
     """
     return {**os.environ, "HF_HUB_OFFLINE": "1", "USE_HUB_KERNELS": "NO"}
 
 
 class Learner:
-    """The learner process, restarted whenever it dies. `run` must be running for the requests to be answered.
+    """Starts the learner process, and starts it again when it dies. A request needs `run` to be running.
 
-    Each request raises WorkerFailed when it was not answered (the process died or was late) and RequestError when
-    the learner refused it. After a restart `step` is that of the checkpoint which survived: replay what follows it.
+    Each request raises WorkerFailed if the process died or was late, and RequestError if the learner refused it. After
+    a restart `step` is that of the newest checkpoint: the caller replays the steps after it.
     """
 
     def __init__(self, options: LearnerOptions, standing: MutableMapping[str, str] | None = None) -> None:
-        """`standing["server"]` says why the generation server does not sample, while it does not, and
-        `standing["learner"]` how the process fails, while it does so again and again.
+        """While the generation server does not sample, `standing["server"]` holds the reason. While requests to the
+        process fail in a row, `standing["learner"]` holds their number and the last failure.
         """
         self._standing = {} if standing is None else standing
         self._asks_server = bool(options.server)
@@ -86,7 +89,7 @@ class Learner:
         self._step = 0
 
     async def run(self, task_status: TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the process alive until cancelled. Raises LocalError where a restart cannot help."""
+        """Keep the process alive until cancelled. Raises LocalError if a restart cannot help."""
         await self._worker.run(task_status)
 
     @property
@@ -119,7 +122,7 @@ class Learner:
         temperature: float = 1.0,
         averaged: bool = False,
     ) -> list[tuple[Sampled, ...]]:
-        """Sample `completions` answers to each question, in the order of the questions."""
+        """Sample the completions of each prompt, in the order of the prompts."""
         request = GenerateRequest(tuple(prompts), completions, max_tokens, seed, temperature, averaged)
         generated = from_json(Generated, await self._ask({"generate": to_json(request)}, GENERATE_DEADLINE))
         if self._asks_server and not averaged:  # the server samples no evaluation
@@ -135,13 +138,11 @@ class Learner:
         return report
 
     async def checkpoint(self) -> int:
-        """Write a checkpoint that survives any crash from here on; returns its step."""
+        """Write a checkpoint, and return its step. From then on the checkpoint survives any crash."""
         return from_json(Saved, await self._ask({"checkpoint": {}}, CHECKPOINT_DEADLINE)).step
 
     async def keep_best(self, step: int, needed: Collection[int]) -> None:
-        """Write the averaged weights of `step`, the one of now, as the best, and keep of the best weights before only
-        those of the steps that are needed.
-        """
+        """Write the averaged weights of now, those of `step`, as the best. Remove all older ones except the needed."""
         request = {"keep_best": to_json(KeepBestRequest(step, tuple(sorted(needed))))}
         from_json(Saved, await self._ask(request, CHECKPOINT_DEADLINE))
 

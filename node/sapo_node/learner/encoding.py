@@ -38,7 +38,7 @@ _REPLACED = "".join(f" | replace('%{code}', '{_DATE.strftime('%' + code)}')" for
 _FIXED_DATE = f"{{% macro strftime_now(format) %}}{{{{ format{_REPLACED} }}}}{{% endmacro %}}\n"
 
 _WORD = "The"
-"""Read alone and after a prompt, it shows whether the tokens of a text depend on what stands before it."""
+"""If this word has other tokens after a prompt than alone, the tokens of a text depend on the text before it."""
 
 Chat = Sequence[dict[str, str]]
 """Messages, each with `role` and `content`. The first is the system text, and the second is one of the user."""
@@ -69,7 +69,7 @@ def prompt_tokens(chat: Chat, tokenizer: Any, *, ends: Collection[int], thinking
 
 
 def begins_to_think(tokenizer: Any, *, thinking: bool) -> bool:
-    """Return whether the chat template ends a prompt inside of thinking, as that of DeepSeek-R1-Distill does."""
+    """Return True if the chat template begins the thinking in a prompt, as that of DeepSeek-R1-Distill does."""
     if not tokenizer.chat_template:
         return False
     try:
@@ -109,7 +109,7 @@ class Lead:
 
 
 def lead_of(tokenizer: Any) -> Lead:
-    """Return what to read before a completion: nothing if its tokens are the same alone and after a prompt."""
+    """Return the text to read before a completion. It is empty if the tokens are the same alone and after a prompt."""
     try:
         before = _before(tokenizer)
         last, begun, both = (
@@ -123,8 +123,8 @@ def lead_of(tokenizer: Any) -> Lead:
 
 
 def completion_tokens(tokenizer: Any, text: str, lead: Lead) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the token ids of a peer's completion, read as ordinary text. Of each token return its first character, and
-    the one after its last. Raises Unreadable.
+    """Return the token ids of a peer's completion, read as ordinary text. For each token return also the place of its
+    first character, and of the one after its last. Raises Unreadable.
     """
     read = partial(tokenizer, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)
     with tokenizing():
@@ -202,7 +202,7 @@ def _in_one_turn(chat: Chat) -> Chat:
 
 
 _WAYS = (_as_it_is, _system_in_user, _in_one_turn)
-"""The messages that a template gets. The first way that brings every message into the prompt is used."""
+"""Ways to give messages to a template. The first way that brings every message into the prompt is used."""
 _NAMES = {"system": "the system text", "user": "the text of the user", "assistant": "the worked examples"}
 
 
@@ -265,7 +265,7 @@ class _Template:
         return text
 
     def header_behind(self, prompt: str, chat: Chat) -> str:
-        """Return what the template writes between a prompt and an answer, if it always ends a prompt alike."""
+        """Return the text that the template writes between a prompt and an answer, if it always ends a prompt alike."""
         if self.way is _in_one_turn or prompt != self.write(chat, asks=False):
             return ""
         try:

@@ -32,17 +32,16 @@ from sapo_node.learner.model import Policy
 Tokens: TypeAlias = tuple[int, ...]
 
 IMPOSSIBLE = -1e9
-"""Logit of a token that no completion may hold. It is finite, so that padding, which may be such a token, has a finite
-log-probability."""
+"""Logit of a token that no completion may hold. Padding may be such a token, and must have a finite log-probability."""
 ROOM = 32
 """Tokens for which the cache of sampling gets room at a time."""
 SPARED = 64
-"""Padding of prompts that are read together, at most, in tokens: less does not pay for another call of the model."""
+"""Most tokens of padding of prompts that the model reads together. More padding costs more than another call."""
 LEAST_STEM = 16
-"""Tokens of a stem, at least: a shorter one does not pay for another call of the model."""
+"""Fewest tokens of a stem. A shorter one costs less to read again than another call of the model."""
 
 LEAST_PROMPT = 64
-"""Tokens of the longest prompt, at least: copies of a shorter one cost less than the masks of lanes."""
+"""Fewest tokens of the longest prompt. Copies of a shorter one cost less than the masks of lanes."""
 
 ALIBI = frozenset({"bloom", "mpt"})
 """Model types that always have ALiBi: biases by distance instead of positions."""
@@ -65,8 +64,8 @@ def read_prompts(
 
 
 def beginning_of(prompt: Tokens, stems: Mapping[Tokens, int]) -> int:
-    """Return how many tokens of a prompt are read first, if some prompts have a stem: its stem, or all but one token.
-    So a prompt without a stem does not pad the rest of the others.
+    """Return the number of tokens of a prompt that the model reads first, if some prompts have a stem: those of its
+    stem. Without a stem it is all but one, so that the rest of this prompt does not pad the rest of the others.
     """
     return stems.get(prompt, len(prompt) - 1)
 

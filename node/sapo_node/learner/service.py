@@ -1,4 +1,4 @@
-"""The learner process: reads a request, answers it, until its input ends. Its only output is frames."""
+"""Runs the learner process: it reads a request and answers it, until its input ends. It writes only frames."""
 
 import gc
 import json
@@ -40,10 +40,10 @@ from sapo_node.processes.frames import read_frame, write_frame
 from sapo_protocol.errors import LocalError
 
 NICENESS = 10
-"""Gossip and verification go first: training is what can wait."""
+"""Niceness of the learner process: gossip and verification must not wait for training."""
 
 MOST_TOLD = 64
-"""Reasons for refused prompts that are remembered, so that each is told once."""
+"""The service remembers this many reasons for refused prompts, and reports each once."""
 
 CHANGES_WEIGHTS = frozenset({"train", "restore"})
 """The requests that change weights."""
@@ -65,7 +65,7 @@ class Service:
         self._trainer = Trainer(policy, options)
         self._fallback: str | None = None
         self._told: deque[str] = deque(maxlen=MOST_TOLD)
-        """The reasons, without their numbers, for which prompts were refused and of which a notice told."""
+        """The reasons, without their numbers, that a notice has given for refused prompts."""
         trainable = self._trainer.policy.trainable() if options.lora else ()
         self._adapters = {name: value.detach().clone() for name, value in trainable}
         """The adapters as they are at step 0. Empty if all weights are trained."""
@@ -87,7 +87,7 @@ class Service:
         )
 
     def answer(self, request: Any) -> dict[str, Any]:
-        """Return the reply; what the caller did wrong, and what this machine lacks, is an error in one line.
+        """Return the reply. If the request is wrong, or this machine lacks something, that is an error in one line.
 
         If memory runs out in a request that changes weights, some may have changed: the process ends, and the node
         replays what follows the checkpoint. A learner that only reads has nothing to replay.
@@ -132,7 +132,7 @@ class Service:
             return self._sampled_of_others(asked)
 
     def _sampled_of_others(self, asked: GenerateRequest) -> Generated:
-        """Return empty completions of the prompts that the model cannot be asked: the other groups of a round count."""
+        """Return empty completions of the refused prompts, and sample the others: one prompt costs no round."""
         refusals = [refusal_of(self._trainer.policy, prompt, asked) for prompt in asked.prompts]
         prompts = tuple(prompt for prompt, refusal in zip(asked.prompts, refusals, strict=True) if not refusal)
         generated = self._sampled(replace(asked, prompts=prompts)) if prompts else Generated(())
@@ -175,7 +175,7 @@ class Service:
         return Restored(self._trainer.step)
 
     def _begin_anew(self) -> None:
-        """Go back to the weights of step 0. What can fail comes before anything is removed or changed.
+        """Go back to the weights of step 0. Loading them may fail, so it comes before anything is removed or changed.
 
         Adapters are a small part of a model, so the service keeps them as they began. All weights are loaded a second
         time, which takes no more memory than their gradients do in a step.
@@ -212,17 +212,17 @@ def main() -> None:
     torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) - 1))
     # A policy that is very sure of itself makes denormals, which are many times slower.
     torch.set_flush_denormal(True)
-    # Libraries tell each other on the operator's terminal what will be renamed.
+    # Libraries warn on the operator's terminal of names that will change.
     warnings.simplefilter("ignore", FutureWarning)
     try:
         service = Service(options)
     except LocalError as error:
         write_frame(frames, {"fatal": str(error)})
         return
-    # What was imported stays, and no collection needs to look through it. Until here `__main__` let none run.
+    # Imported modules stay, so no garbage collection needs to visit them. `__main__` has allowed none until here.
     gc.freeze()
     gc.enable()
-    # A node that was killed while this was at work reads no answer; what counts is in its checkpoints.
+    # If the node was killed meanwhile, it reads no reply. Its checkpoints hold all that it needs.
     with suppress(BrokenPipeError):
         write_frame(frames, {"ready": to_json(service.ready())})
         while (request := read_frame(0)) is not None:

@@ -1,14 +1,14 @@
-"""One GRPO step after the other on one policy.
+"""Trains one policy by GRPO, step after step.
 
-A step either updates all weights or, where it says `skipped`, none; either way it counts, so that replaying the same
-requests after the same checkpoint gives the same weights.
+A step updates all weights, or none if its report says `skipped`. Both count as a step. So the same requests after the
+same checkpoint give the same weights.
 
-What is trained is held in fp32. Where the model computes in fewer bits, its weights are rounded from those after each
-step: one update is often smaller than the last bit of a bf16 weight, and would be lost.
+The trainer holds the trained weights in fp32. If the model computes in fewer bits, the trainer rounds them into the
+model after each step: one update is often smaller than the last bit of a bf16 weight, and would be lost.
 
 The learning rate depends on the number of the step alone, and needs no last step: after the warm-up it decays as
 1 / (1 + steps / decay_rounds), down to LEAST_RATE. The trainer also keeps an average of the trained weights over about
-the last tenth of the steps. It is what is evaluated and exported; training and sampling for rounds use the weights
+the last tenth of the steps. Evaluation and export use the average. Training and sampling for rounds use the weights
 themselves.
 """
 
@@ -47,11 +47,11 @@ ADAM_EPS = 1e-15
 torch's default, steps would be shorter where completions may be longer: 0.55 times for SmolLM2 at 2,048 tokens.
 """
 LEAST_RATE = 0.05
-"""Part of the full learning rate below which the decay does not go: a run of any length goes on learning."""
+"""The decay stops at this part of the full learning rate, so a run of any length continues to learn."""
 WORTHWHILE = 2 / 3
-"""Part of the tokens of a micro-batch that filters must leave for its gradient to be computed. A gradient takes about
-as long as two forward passes. So where they leave less, one more forward pass and the gradient of the rest is faster:
-a peer whose completions are rejected makes this node pay for one forward pass."""
+"""The trainer computes the gradient of a micro-batch if the filters leave at least this part of its tokens. A gradient
+takes about as long as two forward passes. If the filters leave less, one more forward pass and the gradient of the rest
+take less time. So a peer whose completions are rejected costs this node one forward pass."""
 AVERAGE_DECAY = 0.98
 """Part of the average that a step keeps, at most: from step 440 on the average spans about 50 steps. Before, a step
 keeps (1 + step) / (10 + step), as in TensorFlow's ExponentialMovingAverage, so that the average leaves the initial
@@ -63,9 +63,9 @@ class _GroupSum:
     """Sums of one step over the micro-batches of one group. Most fields are those of GroupReport."""
 
     correct: frozenset[int] = frozenset()
-    """The correct completions, by number; of an external group only."""
+    """Numbers of the correct completions; for an external group only."""
     taught: set[int] = field(default_factory=set)
-    """Those of which a token was trained on."""
+    """Numbers of the correct completions with a trained token."""
     tokens: int = 0
     masked: int = 0
     refused: Refusal | None = None
@@ -89,9 +89,7 @@ class _Sum:
     seconds: dict[Source, float] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0.0))
 
     def reject(self, row: Row, name: FilterName | None = None) -> None:
-        """Count a completion of which nothing is trained on: the filter of this name rejects it, or every token is
-        masked.
-        """
+        """Count a completion that is not trained on: the filter of this name rejects it, or every token is masked."""
         group = self.groups[row.group]
         if name:
             group.rejected[row.number] = name
@@ -114,7 +112,7 @@ class _Sum:
             self.entropy += float((grpo.token_entropy(logits) * batch.mask).sum())
 
     def give_up(self) -> None:
-        """The step makes no update: no token counts as trained."""
+        """Count no token as trained, because the step makes no update."""
         self.tokens.clear()
         for group in self.groups.values():
             group.tokens = group.masked = 0
@@ -138,7 +136,7 @@ class Trainer:
         self._max_tokens = options.max_tokens
         self._filters = frozenset(options.filters)
         self.denominator = float(options.groups * options.completions * options.max_tokens)
-        """By what the loss of a step is divided: the tokens of the largest round."""
+        """Tokens of the largest round. The trainer divides the loss of a step by them."""
 
     def train(self, request: TrainRequest, start: Mapping[str, Tensor] | None = None) -> TrainReport:
         """Take the step, from the weights `start` if they are given. Raises RequestError when its number does not
@@ -188,7 +186,7 @@ class Trainer:
 
     @torch.no_grad()
     def publish(self) -> None:
-        """Give the model the trained weights, where it holds them in fewer bits."""
+        """Round the trained weights into the model, if it holds them in fewer bits."""
         for name, value in self.policy.trainable():
             if value is not self.trained[name]:
                 value.copy_(self.trained[name])
@@ -204,7 +202,7 @@ class Trainer:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within this context the model has the averaged weights. Nothing is copied where it computes in fp32."""
+        """Within this context the model has the averaged weights. If it computes in fp32, nothing is copied."""
         self._exchange()
         try:
             yield
@@ -223,7 +221,7 @@ class Trainer:
             self.average[name].lerp_(value, 1 - kept)
 
     def _rate(self, step: int) -> float:
-        """Return the learning rate, by the number of the step alone: a resumed run goes on as it would have."""
+        """Return the learning rate of a step. It depends on nothing else, so a resumed run repeats a straight one."""
         if step < self._warmup:
             return self._learning_rate * step / self._warmup
         if not self._decay_rounds:
@@ -231,9 +229,7 @@ class Trainer:
         return self._learning_rate * max(LEAST_RATE, 1 / (1 + (step - self._warmup) / self._decay_rounds))
 
     def _encode(self, groups: Sequence[TrainGroup], objective: ExternalObjective, sums: _Sum) -> list[Row]:
-        """Return the completions of those groups that count and can be trained on; the sums say why the others
-        cannot.
-        """
+        """Return the completions that count and can be trained on. Record in the sums why a group cannot."""
         rows: list[Row] = []
         for group in groups:
             correct = {number for number, advantage in enumerate(group.advantages) if advantage > 0}
@@ -247,7 +243,7 @@ class Trainer:
         return rows
 
     def _backward(self, groups: Sequence[TrainGroup], objective: ExternalObjective, sums: _Sum) -> None:
-        """Add the gradient of the completions that count. The model reads none of which no token is left."""
+        """Add the gradient of the completions that count. The model skips one whose tokens are all masked."""
         rows = self._encode(groups, objective, sums)
         for source in SOURCES:
             external = source == "external"
@@ -265,9 +261,9 @@ class Trainer:
             self._learn(again, sums, judges=False)
 
     def _learn(self, rows: Sequence[Row], sums: _Sum, *, judges: bool) -> list[Row]:
-        """Add the gradient of each micro-batch of rows of one source. `judges` says whether filters reject rows first.
-        Where they leave less than WORTHWHILE of a micro-batch, its gradient is not computed. Return the rows that they
-        leave of such micro-batches.
+        """Add the gradient of each micro-batch of rows of one source. If `judges`, filters reject rows first. If they
+        leave less than WORTHWHILE of a micro-batch, skip its gradient. Return the rows that they leave of such
+        micro-batches.
         """
         again: list[Row] = []
         started = time.monotonic()
@@ -294,7 +290,7 @@ class Trainer:
                 again += left
                 part = 0.0
             ended = time.monotonic()
-            # `auto` sets J by the time of what teaches: else rejected groups would lower the J of all peers.
+            # `auto` sets J by the time of what is trained on. Otherwise rejected groups would lower J for all peers.
             sums.seconds[batch.rows[0].source] += part * (ended - started)
             started = ended
         return again
@@ -305,7 +301,7 @@ class Trainer:
         return batch.trained.to(logprobs.dtype) * loss_weights[:, None]
 
     def _update(self, rate: float, sums: _Sum) -> tuple[float, str | None]:
-        """Apply the gradients; the norm before clipping, and why nothing was applied if so."""
+        """Apply the gradients. Return their norm before clipping, and the reason if nothing was applied."""
         if not any(group.tokens for group in sums.groups.values()):
             return 0.0, "no group has an advantage"
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRAD_NORM))
@@ -319,7 +315,7 @@ class Trainer:
 
 
 def _in_full_precision(policy: Policy) -> dict[str, nn.Parameter]:
-    """Return what the optimizer updates: the model's own weights, or fp32 copies that are handed their gradients."""
+    """Return the weights that the optimizer updates: the model's own, or fp32 copies that get their gradients."""
     trained = {}
     for name, value in policy.trainable():
         held = value

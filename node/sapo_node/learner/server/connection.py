@@ -1,8 +1,9 @@
-"""HTTP to an inference server, with limits: all requests of a round share one deadline, and each reply has a most
-number of bytes and is plain JSON.
+"""Speaks HTTP with an inference server, within limits.
 
-While a request waits, the server is asked for its health. A server that is dead is given up at once, long before the
-deadline.
+All requests of a round share one deadline. Each reply is plain JSON of a limited number of bytes.
+
+While a request waits, the connection asks for the health of the server. If the server is dead, the request fails at
+once, long before the deadline.
 
 The connection follows no redirect, and sends nothing unencrypted to another machine.
 """
@@ -36,29 +37,29 @@ REQUEST_SECONDS = 600.0
 SHORT_REPLY = 2**20
 """Bytes of a reply that holds no completions, at most."""
 HEALTH_EVERY, HEALTH_SECONDS = 2.0, 8.0
-"""Seconds from one question for the health of the server to the next, and for an answer."""
+"""Seconds between two requests for the health of the server, and seconds for the reply to one."""
 SICK_ANSWERS = 2
-"""Questions for the health of the server that fail in a row, after which it counts as dead."""
+"""The server counts as dead when this many requests for its health in a row have failed."""
 QUICK_SECONDS = 10.0
 """Seconds for a reply that takes the server no work, at most."""
 _DONE, _NOT_IMPLEMENTED = 200, 501
 
 
 class ServerFailed(LocalError):
-    """The server did not answer, or not as it should; the message says why."""
+    """The server did not answer, or its answer was wrong. The message says why."""
 
     def __init__(self, message: str, status: int = 0) -> None:
-        """`status` is that of the reply, 0 if the reply was well or did not come."""
+        """`status` is the HTTP status of a reply that refuses; 0 for any other failure."""
         super().__init__(message)
         self.status = status
 
 
 class ServerLate(ServerFailed):
-    """The deadline of the round was over before the server had answered."""
+    """The server had not answered when the deadline of the round was over."""
 
 
 def base_of(url: str, key: str | None) -> httpx.URL:
-    """Return the address below which the server has its paths, without the `/v1` of one of them.
+    """Return the address of the server, without a `/v1` at its end. The paths of requests follow it.
 
     Raises LocalError if the requests, or a key, would go unencrypted to another machine.
     """
@@ -84,22 +85,20 @@ class Connection:
         self.allow(REQUEST_SECONDS)
 
     def allow(self, seconds: float) -> None:
-        """Let all requests from now on take so many seconds together, until this is called again."""
+        """Set the deadline of the requests from now on: `seconds` for all of them together."""
         self._seconds = min(seconds, REQUEST_SECONDS)
         self._until = time.monotonic() + self._seconds
 
     def get(self, path: str) -> Any:
-        """Return the JSON at a path, which takes the server no work. Raises ServerFailed."""
+        """Return the JSON at a path that the server answers without work. Raises ServerFailed."""
         return _parsed(self._exchange("GET", path, None, SHORT_REPLY))
 
     def post(self, path: str, body: dict[str, Any], *, most: int) -> Any:
-        """Return the JSON with which the server answers, of at most `most` bytes. Raises ServerFailed."""
+        """Send a request. Return the JSON of the reply, which has at most `most` bytes. Raises ServerFailed."""
         return _parsed(self._exchange("POST", path, body, most))
 
     def order(self, path: str, body: dict[str, Any]) -> None:
-        """Have the server do something. Raises ServerFailed if it says that it did not: by the status of its reply, or
-        in it.
-        """
+        """Send an order. Raises ServerFailed if the status or the JSON of the reply says that the server refuses it."""
         data = self._exchange("POST", path, body, SHORT_REPLY)
         try:
             reply = json.loads(data)
@@ -117,7 +116,7 @@ class Connection:
     async def _reply_or_death(
         self, method: str, path: str, body: dict[str, Any] | None, most: int
     ) -> bytes | ServerFailed:
-        """Return the reply, or why there is none: whichever of the request and the watch on the health ends first."""
+        """Return the reply, or a failure: the request ends first, or the watch on the health of the server does."""
         ended: list[bytes | ServerFailed] = []
 
         async def first(task: Callable[[], Awaitable[bytes | ServerFailed]]) -> None:
@@ -151,7 +150,9 @@ class Connection:
         return data
 
     async def _death(self, client: httpx.AsyncClient, path: str) -> ServerFailed:
-        """Ask for the health of the server until it is dead. Return how that shows. A server without /health lives."""
+        """Ask for the health of the server again and again. Return a failure when SICK_ANSWERS requests in a row have
+        failed. A server without /health counts as alive.
+        """
         problems: list[str] = []
         while len(problems) < SICK_ANSWERS:
             await trio.sleep(HEALTH_EVERY)
@@ -160,7 +161,7 @@ class Connection:
         return ServerFailed(f"it does not answer {path}, and its /health {problems[-1]}")
 
     async def _sickness(self, client: httpx.AsyncClient) -> str:
-        """Return how the server is sick, in words that follow `/health`; empty if it is well."""
+        """Ask for the health once. Return the problem in words that follow `/health`; empty if there is none."""
         try:
             response, data = await exchange(client, "GET", "/health", None, seconds=HEALTH_SECONDS, most=SHORT_REPLY)
         except ReplyTooLong:

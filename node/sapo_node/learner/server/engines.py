@@ -25,7 +25,7 @@ from sapo_protocol.printable import excerpt
 BYTES_PER_TOKEN = 256
 """Bytes of a reply for each token that may be sampled, and for a prompt of each completion, at most."""
 BANNED = -100.0
-"""Added to the logit of a token that no completion may hold: the lowest that the servers take."""
+"""The server adds this to the logit of a token that no completion may hold. The servers take no lower value."""
 TOKEN_PREFIX = "token_id:"  # noqa: S105 - what vLLM writes before the id of a token
 _PLAIN = {
     "temperature": 1.0,
@@ -51,8 +51,8 @@ class Asked:
     forbidden: tuple[int, ...]
     """Tokens that no completion may hold."""
     may_think: bool = False
-    """True if the model may name the tags of an answer while it thinks. A server would stop there, so it is to go on
-    behind an answer, too.
+    """True if the model may name the tags of an answer while it thinks. The server then does not stop at the closing
+    tag.
     """
 
     @property
@@ -75,7 +75,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One completion as the server says it sampled it. Nothing of it is checked."""
+    """One completion in the words of the server. The node has checked none of it."""
 
     tokens: Sequence[Any]
     logprobs: Sequence[Any]
@@ -103,7 +103,7 @@ class Engine(Protocol):
     """The option that bounds prompt and completion together."""
 
     def needs_for(self, rank: int) -> str:
-        """Return the options with which it takes adapters of a rank."""
+        """Return the options that the server needs for adapters of a rank."""
         ...
 
     def load(self, name: str, folder: Path) -> None:
@@ -129,7 +129,7 @@ class Vllm:
         self._connection = connection
 
     def needs_for(self, rank: int) -> str:
-        """Return the options with which it takes adapters of a rank."""
+        """Return the options that the server needs for adapters of a rank."""
         return f"--enable-lora, --max-lora-rank {rank} or more, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
 
     def load(self, name: str, folder: Path) -> None:
@@ -141,7 +141,7 @@ class Vllm:
         self._connection.order("/v1/unload_lora_adapter", {"lora_name": name})
 
     def sample(self, name: str, asked: Asked) -> list[Reply]:
-        """Return what the adapter completes."""
+        """Return the completions of the adapter."""
         request = {
             **asked.sampling,
             "model": name,
@@ -182,7 +182,7 @@ class Sglang:
         self._adapters = adapters
 
     def needs_for(self, rank: int) -> str:
-        """Return the options with which it takes adapters of a rank."""
+        """Return the options that the server needs for adapters of a rank."""
         return f"--enable-lora, --max-lora-rank {rank} or more, and --lora-target-modules all"
 
     def load(self, name: str, folder: Path) -> None:
@@ -198,7 +198,7 @@ class Sglang:
             self._connection.order("/unload_lora_adapter", {"lora_name": name})
 
     def sample(self, name: str, asked: Asked) -> list[Reply]:
-        """Return what the model completes. Its documentation advises to repeat a prompt, and not to ask for several."""
+        """Return the completions of the model. SGLang advises to repeat a prompt, not to ask for several of one."""
         request = {
             "input_ids": asked.each,
             "sampling_params": {**asked.sampling, "max_new_tokens": asked.max_tokens, "no_stop_trim": True},
@@ -227,8 +227,8 @@ def _token(text: object) -> int | None:
 
 
 def find_engine(connection: Connection, *, adapters: bool) -> tuple[Engine, Served]:
-    """Return the protocol of the server, and what it serves. Raises ServerFailed if it cannot serve weights that
-    change.
+    """Ask the server what it is. Return its protocol and its description of itself. Raises ServerFailed if the server
+    cannot load new weights.
     """
     match connection.get("/v1/models"):
         case {"data": [{"owned_by": str(owner)}, *_] as models}:
