@@ -8,14 +8,16 @@ import gc
 import os
 import shutil
 import signal
+import weakref
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from books import book_of
 from sapo_node.app.state import SCHEMA
@@ -36,7 +38,6 @@ from sapo_node.groups.messages import (
 from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.groups.stats import Interval
-from sapo_node.learner import memory
 from sapo_node.learner.checkpoint import Snapshot
 from sapo_node.learner.client import Learner
 from sapo_node.learner.folder import POLICY_DIR
@@ -216,9 +217,19 @@ def node_of(nodes, tmp_path):
 
 
 MOMENTS = [f"{when} {what}" for what in ("restore", "train 3", "train 5") for when in ("before", "after")]
+QUICK = {(Killed, "after restore"), (Killed, "before train 5"), (WorkerFailed, "after restore")}
 
 
-@pytest.mark.parametrize(("error", "moment"), [(Killed, "never"), *product((Killed, WorkerFailed), MOMENTS)])
+@pytest.mark.parametrize(
+    ("error", "moment"),
+    [
+        (Killed, "never"),
+        *(
+            pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow)
+            for each in product((Killed, WorkerFailed), MOMENTS)
+        ),
+    ],
+)
 async def test_whoever_is_killed_when_the_weights_are_those_without_the_accused_groups(node_of, error, moment):
     node, (expected, expected_counts) = await node_of(5)
     learner = InProcess(node.checkpoints)
@@ -285,7 +296,13 @@ async def test_the_process_restores_and_comes_back_from_a_kill_without_the_later
     assert list((tmp_path / "node").iterdir()) == []
 
 
-WAYS = [{}, {"dtype": "bfloat16"}, {"lora": 4}, {"lora": 4, "dtype": "bfloat16"}]
+WAYS = [
+    {},
+    pytest.param({"dtype": "bfloat16"}, marks=pytest.mark.slow),
+    pytest.param({"lora": 4}, marks=pytest.mark.slow),
+    {"lora": 4, "dtype": "bfloat16"},
+    pytest.param({"gradient_checkpointing": True}, marks=pytest.mark.slow),
+]
 
 
 def service_of(root, **ways):
@@ -314,7 +331,7 @@ def state(service):
     }
 
 
-@pytest.mark.parametrize("ways", [*WAYS, {"gradient_checkpointing": True}], ids=str)
+@pytest.mark.parametrize("ways", WAYS, ids=str)
 def test_going_back_to_step_0_is_a_fresh_start_bit_for_bit(tmp_path, ways):
     trained, fresh = (service_of(tmp_path / name, **ways) for name in ("trained", "fresh"))
     for number in (1, 2):
@@ -328,11 +345,36 @@ def test_going_back_to_step_0_is_a_fresh_start_bit_for_bit(tmp_path, ways):
             step(service, number)
 
 
+class Peak(TorchDispatchMode):
+    """Within this context, counts the bytes of new tensors that exist at the same time."""
+
+    def __init__(self, known):
+        super().__init__()
+        self.bytes = self.alive = 0
+        self._known = {id(value.untyped_storage()) for value in known}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and id(leaf.untyped_storage()) not in self._known:
+                self._hold(leaf.untyped_storage())
+        return result
+
+    def _hold(self, storage):
+        self._known.add(id(storage))
+        weakref.finalize(storage, self._release, id(storage), storage.nbytes())
+        self.alive += storage.nbytes()
+        self.bytes = max(self.bytes, self.alive)
+
+    def _release(self, key, size):
+        self._known.discard(key)
+        self.alive -= size
+
+
 def counted(service):
     """Goes back to step 0. Counts the bytes of new tensors meanwhile."""
     trainer = service._trainer
-    known = (*trainer.policy.model.parameters(), *trainer.parameters, *trainer.average.values())
-    with memory._Peak(SimpleNamespace(parameters=lambda: known, buffers=list)) as bytes_of:
+    with Peak([*trainer.policy.model.parameters(), *trainer.parameters, *trainer.average.values()]) as bytes_of:
         begin_anew(service)
     return bytes_of
 
@@ -349,7 +391,7 @@ def test_what_was_loaded_to_go_back_to_step_0_waits_for_no_garbage_collection(tm
     step(service, 1)
     gc.disable()
     try:
-        assert counted(service)._alive == 0
+        assert counted(service).alive == 0
     finally:
         gc.enable()
 
