@@ -1,7 +1,10 @@
 """Language models of several architectures, small enough to make in a test, in folders as Hugging Face has them."""
 
+import copy
+import functools
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,9 @@ from transformers import (
     SmolLM3Config,
     SmolLM3ForCausalLM,
 )
+
+from sapo_node.groups.messages import LearnerOptions
+from sapo_node.learner.model import Policy, load
 
 SHAPE = {
     "hidden_size": 16,
@@ -202,6 +208,17 @@ MIXTURE = "mixtral"
 TEMPLATE = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}[assistant] "
 
 
+@functools.cache
+def _loaded(options: LearnerOptions) -> Policy:
+    return load(options)
+
+
+def policy_of(options: LearnerOptions) -> Policy:
+    """A policy whose weights a test may change. A process loads each one once, and shares its tokenizer."""
+    loaded = _loaded(replace(options, checkpoints=""))
+    return replace(loaded, model=copy.deepcopy(loaded.model))
+
+
 def each_of(families: Iterable[str], *always: str) -> list:
     """Parameters of a test: `always` in each run, the other families at night."""
     return [pytest.param(name, marks=() if name in always else pytest.mark.slow) for name in families]
@@ -231,6 +248,17 @@ def write_model(folder: Path, family: str) -> Path:
     made.save_pretrained(folder)
     write_tokenizer(folder)
     return folder
+
+
+class Folders(dict[str, Path]):
+    """The folder of each family of models, written when a test first asks for it."""
+
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self._made = tmp_path_factory
+
+    def __missing__(self, family: str) -> Path:
+        self[family] = write_model(self._made.mktemp(family), family)
+        return self[family]
 
 
 def write_tokenizer(folder: Path, chat_template: str | None = None, *, texts: list[str] | None = None) -> None:

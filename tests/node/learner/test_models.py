@@ -19,7 +19,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.model import ModelError, load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.learner.trial import require_trainable
-from tiny_models import ENCODER, FAMILIES, MIXTURE, ROUTED, TEMPLATE, each_of, write_model, write_tokenizer
+from tiny_models import ENCODER, FAMILIES, MIXTURE, ROUTED, TEMPLATE, Folders, each_of, write_model, write_tokenizer
 
 torch.set_num_threads(1)
 
@@ -28,7 +28,7 @@ QUESTION = "What is 2 + 2?"
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    return {family: write_model(tmp_path_factory.mktemp(family), family) for family in FAMILIES}
+    return Folders(tmp_path_factory)
 
 
 def options(folder, **changes):
