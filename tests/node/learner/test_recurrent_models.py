@@ -12,7 +12,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import RECURRENT, ModelError, load
 from sapo_node.learner.trainer import Trainer
-from tiny_models import RECURRENT_FAMILIES, UNKNOWN_FAMILIES, each_of, write_model
+from tiny_models import RECURRENT_FAMILIES, UNKNOWN_FAMILIES, Folders, each_of
 
 torch.set_num_threads(1)
 
@@ -22,8 +22,7 @@ each_family = pytest.mark.parametrize("family", each_of(RECURRENT_FAMILIES, "qwe
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    families = (*RECURRENT_FAMILIES, *UNKNOWN_FAMILIES)
-    return {family: write_model(tmp_path_factory.mktemp(family), family) for family in families}
+    return Folders(tmp_path_factory)
 
 
 def options(folder, **changes):
@@ -126,7 +125,7 @@ def test_gradient_checkpointing_changes_no_gradient(folders, family, length):
     assert equal(*trained)
 
 
-@each_family
+@pytest.mark.parametrize("family", each_of(RECURRENT_FAMILIES, "granitemoehybrid"))
 def test_each_adapter_learns(folders, family):
     chosen = options(folders[family], lora=2)
     trainer = Trainer(load(chosen), chosen)

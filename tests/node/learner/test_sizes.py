@@ -6,9 +6,8 @@ import json
 import os
 import re
 import struct
-import subprocess
-import sys
 from math import prod
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +15,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from sapo_node.groups.messages import LearnerOptions
+from sapo_node.learner.export import export
+from sapo_node.learner.export_client import ExportRequest
 from sapo_node.learner.model import ModelError, load
+from sapo_node.processes.limits import memory_at_most
 from tiny_models import MIXTURE, write_model
 
 torch.set_num_threads(1)
@@ -61,54 +63,26 @@ def large_settings(folder):
     change(folder, vocab_size=LARGE[0], hidden_size=LARGE[1])
 
 
-USE = """
-import json, os, re, sys
-from pathlib import Path
-from sapo_node.groups.messages import LearnerOptions
-from sapo_node.learner.card import CardFacts
-from sapo_node.learner.export import export
-from sapo_node.learner.export_client import ExportRequest
-from sapo_node.learner.model import ModelError, load
-from sapo_node.processes.limits import memory_at_most
-
 def peak():
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
-def try_to(use, model):
-    options = LearnerOptions(checkpoints="", model=model, device="cpu", dtype="float32")
-    before = peak()
-    with memory_at_most(2**32):
+
+def refused(use, folder):
+    """Have a fork of this process, of bounded memory, use a folder: what it says, and the bytes that it took."""
+    options = LearnerOptions(checkpoints="", model=str(folder), device="cpu", dtype="float32")
+    reads, writes = os.pipe()
+    if (child := os.fork()) == 0:
         try:
-            load(options) if use == "load" else export(ExportRequest(options, model + "-out", None))
-        except ModelError as error:
-            print(json.dumps([str(error), peak() - before]), flush=True)
-
-for line in sys.stdin:
-    if os.fork() == 0:
-        try_to(*json.loads(line))
-        os._exit(0)
-    os.wait()
-    print("ended", flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def refused():
-    """Asks a process of bounded memory to use a folder: what it says, and the bytes that it took. One process imports,
-    and forks for each folder.
-    """
-    with subprocess.Popen(
-        [sys.executable, "-c", USE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ
-    ) as process:
-
-        def ask(use, folder):
-            process.stdin.write(json.dumps([use, str(folder)]) + "\n")
-            process.stdin.flush()
-            *_, said = iter(lambda: process.stdout.readline().strip(), "ended")
-            return json.loads(said)
-
-        yield ask
-        process.stdin.close()
+            before = peak()
+            with memory_at_most(2**32), pytest.raises(ModelError) as caught:
+                load(options) if use == "load" else export(ExportRequest(options, f"{folder}-out", None))
+            os.write(writes, json.dumps([str(caught.value), peak() - before]).encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    os.waitpid(child, 0)
+    with os.fdopen(reads) as said:
+        return json.load(said)
 
 
 @pytest.mark.parametrize(
@@ -122,14 +96,14 @@ def refused():
     ],
 )
 @pytest.mark.slow
-def test_a_weight_of_another_size_than_described_is_refused_before_it_is_read(tmp_path, refused, use, family, spoil):
+def test_a_weight_of_another_size_than_described_is_refused_before_it_is_read(tmp_path, use, family, spoil):
     spoil(write_model(tmp_path, family))
     error, taken = refused(use, tmp_path)
     assert "and its config.json describes [" in error
     assert taken < 2**28
 
 
-def test_weights_that_are_described_and_missing_are_not_made_where_they_do_not_fit(tmp_path, refused):
+def test_weights_that_are_described_and_missing_are_not_made_where_they_do_not_fit(tmp_path):
     folder = write_model(tmp_path, "llama")
     write_sizes(folder, {"model.norm.weight": ("F32", (16,))})
     change(folder, vocab_size=2**31)
@@ -186,7 +160,7 @@ def test_weights_of_gpt2_without_the_prefix_of_their_names_are_taken(tmp_path):
     assert torch.equal(loaded(folder).model.transformer.h[1].ln_1.weight, short["h.1.ln_1.weight"])
 
 
-def test_a_part_of_the_weights_that_is_a_pipe_is_refused_without_waiting_for_it(tmp_path, refused):
+def test_a_part_of_the_weights_that_is_a_pipe_is_refused_without_waiting_for_it(tmp_path):
     folder = write_model(tmp_path, "llama")
     (folder / "model.safetensors").unlink()
     os.mkfifo(folder / "part.safetensors")
