@@ -14,12 +14,13 @@ import pytest
 import trio
 
 from sapo_node.groups.advantage import advantages
+from sapo_node.groups.codec import to_json
 from sapo_node.groups.messages import LearnerOptions, RequestError, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
+from sapo_node.learner import service
 from sapo_node.learner.client import Learner
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_node.processes.worker import WorkerFailed
-from sapo_protocol.errors import LocalError
 
 QUESTIONS = ["What is 2 + 2?", "Why?"]
 
@@ -49,20 +50,33 @@ async def wait_for_step(learner, step):
             await trio.sleep(0.05)
 
 
-async def test_a_learner_generates_trains_checkpoints_and_comes_back_where_it_was(tmp_path, nursery):
-    learner = Learner(options(tmp_path))
+async def test_a_learner_generates_trains_checkpoints_and_comes_back_where_it_was(
+    tmp_path, nursery, caplog, monkeypatch
+):
+    """It imports no module of the folder in which the operator stands."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('foreign code ran')\n")
+    monkeypatch.chdir(tmp_path)
+    standing = {}
+    learner = Learner(options(tmp_path / "checkpoints", server="http://127.0.0.1:9"), standing)
     await nursery.start(learner.run)
     assert learner.ready.step == 0
     assert learner.ready.device in {"cpu", "cuda", "mps"}
+    groups = await groups_of(learner, 1)
+    assert "the request /v1/models failed" in standing["server"]
+    assert "The node samples by itself" in caplog.text
+    with pytest.raises(RequestError, match="step 5 does not follow step 0"):
+        await learner.train(TrainRequest(5, groups))
+    with pytest.raises(RequestError, match="the weights are of step 0, not 7"):
+        await learner.keep_best(7, [])
     for step in (1, 2):
-        report = await learner.train(TrainRequest(step, await groups_of(learner, step)))
+        report = await learner.train(TrainRequest(step, groups))
         assert report.step == learner.step == step
     assert await learner.checkpoint() == 2
-    await learner.train(TrainRequest(3, await groups_of(learner, 3)))
+    assert learner.restarts == 0
+    await learner.train(TrainRequest(3, groups))
     os.kill(learner_pid(), signal.SIGKILL)
     await wait_for_step(learner, 2)
-    report = await learner.train(TrainRequest(3, await groups_of(learner, 3)))
-    assert report.step == 3
+    assert (await learner.train(TrainRequest(3, groups))).step == 3
 
 
 @pytest.mark.slow
@@ -78,18 +92,6 @@ async def test_a_learner_that_only_reads_leaves_what_a_running_node_is_writing(t
     await nursery.start(reader.run)
     assert reader.ready.step == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == before
-
-
-async def test_an_error_of_the_caller_leaves_the_learner_alive(tmp_path, nursery):
-    learner = Learner(options(tmp_path))
-    await nursery.start(learner.run)
-    groups = await groups_of(learner, 1)
-    with pytest.raises(RequestError, match="step 5 does not follow step 0"):
-        await learner.train(TrainRequest(5, groups))
-    with pytest.raises(RequestError, match="the weights are of step 0, not 7"):
-        await learner.keep_best(7, [])
-    assert (await learner.train(TrainRequest(1, groups))).step == 1
-    assert learner.restarts == 0
 
 
 @pytest.mark.slow
@@ -132,15 +134,22 @@ def limit_memory(pid):
     resource.prlimit(pid, resource.RLIMIT_AS, (pages * resource.getpagesize(),) * 2)
 
 
-async def test_a_start_that_cannot_work_ends_in_one_clear_line_by_no_module_of_the_operators_folder(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "torch.py").write_text("raise SystemExit('foreign code ran')\n")
-    monkeypatch.chdir(tmp_path)
-    learner = Learner(options(tmp_path / "checkpoints", device="quantum"))
-    with pytest.raises(LocalError, match="there is no device quantum") as caught:
-        await learner.run()
-    assert "\n" not in str(caught.value)
+def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path, monkeypatch):
+    """In a fork, which need not import torch again."""
+    monkeypatch.setattr(sys, "argv", ["learner", json.dumps(to_json(options(tmp_path, device="quantum")))])
+    reads, writes = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.dup2(writes, 1)
+            service.main()
+        finally:
+            os._exit(0)
+    os.close(writes)
+    fatal = read_frame(reads)["fatal"]
+    os.close(reads)
+    os.waitpid(child, 0)
+    assert "there is no device quantum" in fatal
+    assert "\n" not in fatal
 
 
 class Process:
