@@ -119,10 +119,14 @@ def test_settings_that_make_no_model_are_found(folder, changes):
     the_refusal(folder)
 
 
+NO_JSON = ['{"a":' * 3000 + "1" + "}" * 3000, '{"a": %s}' % ("9" * 5000), "[]", "", "\udcff"]
+
+
 @pytest.mark.parametrize(
-    "text", ['{"a":' * 3000 + "1" + "}" * 3000, '{"a": %s}' % ("9" * 5000), "[]", "", "\udcff"], ids=lambda t: t[:6]
+    ("name", "text"),
+    [("tokenizer_config.json", ""), ("generation_config.json", ""), *(("config.json", text) for text in NO_JSON)],
+    ids=lambda part: part[:6],
 )
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json"])
 def test_settings_that_are_no_plain_json_are_found(folder, name, text):
     (folder / name).write_bytes(text.encode(errors="surrogateescape"))
     the_refusal(folder)

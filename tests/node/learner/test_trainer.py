@@ -1,5 +1,7 @@
 """The training step: what it updates, what it leaves alone and what it reports."""
 
+import copy
+import functools
 import json
 import math
 from dataclasses import replace
@@ -23,8 +25,8 @@ from sapo_node.groups.messages import (
 )
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.generate import generate
-from sapo_node.learner.model import load
 from sapo_node.learner.trainer import LEAST_RATE, Trainer
+from tiny_models import policy_of
 
 torch.set_num_threads(1)
 
@@ -32,14 +34,24 @@ OPTIONS = LearnerOptions(checkpoints="", groups=2, completions=4)
 QUESTION = "What is 2 + 2?"
 
 
+def trainer_of(options=OPTIONS):
+    return Trainer(policy_of(options), options)
+
+
 @pytest.fixture
 def trainer():
-    return Trainer(load(OPTIONS), OPTIONS)
+    return trainer_of()
 
 
-def local(trainer, rewards=(1, 0, 0, 0), seed=1):
-    [sampled] = generate(trainer.policy, GenerateRequest((Prompt(QUESTION),), len(rewards), 80, seed), 1024)
-    return TrainGroup("local", QUESTION, 1.0, advantages(rewards), sampled)
+@functools.cache
+def sampled(completions, seed, max_bytes=1024):
+    """Completions of the untrained seed policy."""
+    request = GenerateRequest((Prompt(QUESTION),), completions, 80, seed)
+    return generate(policy_of(OPTIONS), request, max_bytes)[0]
+
+
+def local(rewards=(1, 0, 0, 0), seed=1):
+    return TrainGroup("local", QUESTION, 1.0, advantages(rewards), sampled(len(rewards), seed))
 
 
 def external(*texts, rewards, weight=1.0):
@@ -72,7 +84,7 @@ def test_a_step_moves_the_policy_from_what_was_wrong_to_what_was_right(trainer):
 def test_a_step_is_as_long_whatever_the_largest_round_may_be():
     moved = []
     for groups in (2, 2_000):
-        trainer = Trainer(load(OPTIONS), replace(OPTIONS, groups=groups))
+        trainer = Trainer(policy_of(OPTIONS), replace(OPTIONS, groups=groups))
         before = weights(trainer)
         trainer.train(TrainRequest(1, (external("so <answer>4</answer>", "no", rewards=(1, 0)),)))
         moved.append(sum(float((new - old).abs().sum()) for old, new in zip(before, weights(trainer), strict=True)))
@@ -88,7 +100,7 @@ def test_positive_training_makes_what_worked_elsewhere_likelier_here(trainer):
 
 def test_a_group_without_advantage_updates_nothing_and_the_step_counts(trainer):
     before = weights(trainer)
-    report = trainer.train(TrainRequest(1, (local(trainer, (0, 0, 0, 0)),)))
+    report = trainer.train(TrainRequest(1, (local((0, 0, 0, 0)),)))
     assert report.skipped == "no group has an advantage"
     assert same(before, trainer)
     assert trainer.step == 1
@@ -97,7 +109,9 @@ def test_a_group_without_advantage_updates_nothing_and_the_step_counts(trainer):
 @pytest.mark.parametrize("failure", ["raise_exception('no')", "1 // 0"])
 def test_a_prompt_on_which_the_chat_template_fails_costs_its_group_alone(trainer, failure):
     template = "{{ %s if 'Why' in messages[-1]['content'] else messages[-1]['content'] }}"
-    trainer.policy.tokenizer.chat_template = template % failure
+    tokenizer = copy.deepcopy(trainer.policy.tokenizer)
+    tokenizer.chat_template = template % failure
+    trainer.policy = replace(trainer.policy, tokenizer=tokenizer)
     good, bad = external("4", "5", rewards=(1, 0)), replace(external("4", "5", rewards=(1, 0)), prompt="Why?", id="bad")
     report = trainer.train(TrainRequest(1, (good, bad)))
     assert report.groups["bad"].refused is Refusal.UNREADABLE
@@ -105,21 +119,21 @@ def test_a_prompt_on_which_the_chat_template_fails_costs_its_group_alone(trainer
 
 
 def test_a_flat_group_beside_another_changes_nothing(trainer):
-    other = Trainer(load(OPTIONS), OPTIONS)
-    group = local(trainer)
+    other = trainer_of()
+    group = local()
     trainer.train(TrainRequest(1, (group,)))
-    other.train(TrainRequest(1, (group, local(other, (1, 1, 1, 1), seed=2))))
+    other.train(TrainRequest(1, (group, local((1, 1, 1, 1), seed=2))))
     assert same(weights(other), trainer)
 
 
 @pytest.mark.parametrize("step", [0, 2])
 def test_a_step_out_of_order_is_refused(trainer, step):
     with pytest.raises(RequestError, match="does not follow step 0"):
-        trainer.train(TrainRequest(step, (local(trainer),)))
+        trainer.train(TrainRequest(step, (local(),)))
 
 
 def test_a_step_is_not_trained_twice(trainer):
-    group = local(trainer)
+    group = local()
     trainer.train(TrainRequest(1, (group,)))
     before = weights(trainer)
     with pytest.raises(RequestError, match="does not follow"):
@@ -144,7 +158,7 @@ WORK = "98 * 93 = 9114. <answer>9114</answer>"
 
 def filtered(*filters):
     options = replace(OPTIONS, filters=filters)
-    return Trainer(load(options), options)
+    return trainer_of(options)
 
 
 def test_a_stand_in_is_trained_on_if_filters_leave_nothing_of_its_group():
@@ -305,7 +319,7 @@ def test_filters_are_for_right_answers_of_others_alone():
 
 
 def test_a_policy_that_ends_without_an_answer_learns_not_to():
-    trainer = Trainer(load(OPTIONS), OPTIONS)
+    trainer = trainer_of()
     policy = trainer.policy
 
     def chance():
@@ -326,13 +340,13 @@ def test_weight_zero_trains_nothing(trainer):
 
 
 def test_a_refused_group_is_named_and_the_others_are_trained(trainer):
-    report = trainer.train(TrainRequest(1, (external("x" * 81, "y", rewards=(1, 0)), local(trainer))))
+    report = trainer.train(TrainRequest(1, (external("x" * 81, "y", rewards=(1, 0)), local())))
     assert report.groups["0"] == GroupReport(refused=Refusal.TOO_LONG, untrained=(0,))
     assert report.groups["1"].tokens > 0
 
 
 def test_a_loss_that_is_not_finite_skips_the_update_and_says_so(trainer):
-    group = local(trainer)
+    group = local()
     with torch.no_grad():
         trainer.policy.model.model.norm.weight[0] = float("nan")
     before = weights(trainer)
@@ -345,7 +359,7 @@ def test_a_loss_that_is_not_finite_skips_the_update_and_says_so(trainer):
 
 
 def test_the_report_carries_the_usual_figures(trainer):
-    group = local(trainer)
+    group = local()
     report = trainer.train(TrainRequest(1, (group,)))
     lengths = [len(completion.tokens) for completion in group.completions]
     assert report.mean_length == sum(lengths) / len(lengths)
@@ -355,7 +369,7 @@ def test_the_report_carries_the_usual_figures(trainer):
 
 
 def test_the_report_says_what_share_of_the_groups_and_answers_was_wasted(trainer):
-    groups = (local(trainer), local(trainer, (1, 1, 1, 1), seed=2))
+    groups = (local(), local((1, 1, 1, 1), seed=2))
     report = trainer.train(TrainRequest(1, groups))
     finishes = [completion.finish for group in groups for completion in group.completions]
     assert report.truncated == finishes.count("length") / 8
@@ -363,14 +377,13 @@ def test_the_report_says_what_share_of_the_groups_and_answers_was_wasted(trainer
 
 
 def test_the_report_says_what_share_of_the_answers_was_cut_by_the_swarms_bytes(trainer):
-    [cut] = generate(trainer.policy, GenerateRequest((Prompt(QUESTION),), 4, 80, 2), 4)
-    groups = (local(trainer), replace(local(trainer), id="cut", completions=cut))
+    groups = (local(), replace(local(), id="cut", completions=sampled(4, 2, max_bytes=4)))
     assert trainer.train(TrainRequest(1, groups)).over_bytes == 0.5
 
 
 def test_the_report_says_how_much_came_from_others(trainer):
     groups = (
-        local(trainer),
+        local(),
         external("aaaa", "bbbb", rewards=(1, 0), weight=1.0),
         external("cccc", "dddd", rewards=(1, 0), weight=0.5),
     )
@@ -385,7 +398,7 @@ def again(group):
 
 
 def test_a_replayed_completion_becomes_likelier_and_counts_as_a_local_one(trainer):
-    group = local(trainer)
+    group = local()
     before = logprob(trainer, group.completions[0].text)
     report = trainer.train(TrainRequest(1, (again(group),)))
     assert logprob(trainer, group.completions[0].text) > before
@@ -394,9 +407,9 @@ def test_a_replayed_completion_becomes_likelier_and_counts_as_a_local_one(traine
 
 
 def test_entropy_length_and_waste_are_those_of_the_round_whatever_it_replays(trainer):
-    groups = (local(trainer), local(trainer, (1, 1, 1, 1), seed=2))
-    replayed = again(local(trainer, seed=3))
-    other = Trainer(load(OPTIONS), OPTIONS)
+    groups = (local(), local((1, 1, 1, 1), seed=2))
+    replayed = again(local(seed=3))
+    other = trainer_of()
     alone, both = other.train(TrainRequest(1, groups)), trainer.train(TrainRequest(1, (*groups, replayed)))
     assert (both.entropy, both.mean_length, both.truncated) == (alone.entropy, alone.mean_length, alone.truncated)
     assert both.zero_advantage == alone.zero_advantage == 0.5
@@ -409,8 +422,8 @@ def test_a_replayed_group_needs_the_tokens_that_were_sampled():
 
 
 def test_the_report_says_how_long_each_kind_of_group_took(trainer):
-    alone = trainer.train(TrainRequest(1, (local(trainer),)))
-    both = trainer.train(TrainRequest(2, (local(trainer), external("aaaa", "bbbb", rewards=(1, 0)))))
+    alone = trainer.train(TrainRequest(1, (local(),)))
+    both = trainer.train(TrainRequest(2, (local(), external("aaaa", "bbbb", rewards=(1, 0)))))
     assert 0 < alone.local_seconds <= alone.seconds
     assert alone.external_seconds < alone.local_seconds
     assert 0 < both.external_seconds <= both.seconds - both.local_seconds
@@ -423,12 +436,12 @@ def test_what_an_empty_step_has_no_figure_for_is_none(trainer):
 
 
 def test_the_report_survives_the_way_to_the_main_process(trainer):
-    report = trainer.train(TrainRequest(1, (local(trainer), external("aaaa", "x" * 81, rewards=(1, 0)))))
+    report = trainer.train(TrainRequest(1, (local(), external("aaaa", "x" * 81, rewards=(1, 0)))))
     assert from_json(TrainReport, json.loads(json.dumps(to_json(report)))) == report
 
 
 def rates(options, steps):
-    trainer = Trainer(load(options), options)
+    trainer = trainer_of(options)
     group = external("aaaa", "bbbb", rewards=(1, 0))
     return [trainer.train(TrainRequest(step, (group,))).learning_rate for step in range(1, steps + 1)]
 
@@ -446,7 +459,7 @@ def test_without_warm_up_the_first_step_is_a_full_one():
 def test_a_step_of_the_warm_up_moves_the_weights_less(trainer):
     group = external("aaaa", "bbbb", rewards=(1, 0))
     options = replace(OPTIONS, warmup=10)
-    slow = Trainer(load(options), options)
+    slow = trainer_of(options)
     start = weights(trainer)
     for each in (trainer, slow):
         each.train(TrainRequest(1, (group,)))
@@ -483,7 +496,7 @@ def test_the_decay_begins_after_the_warm_up():
 
 def test_the_learning_rate_never_falls_below_a_twentieth():
     options = replace(OPTIONS, decay_rounds=1)
-    trainer = Trainer(load(options), options)
+    trainer = trainer_of(options)
     trainer.step = 10_000
     report = trainer.train(TrainRequest(10_001, (external("aaaa", "bbbb", rewards=(1, 0)),)))
     assert report.learning_rate == pytest.approx(LEAST_RATE * OPTIONS.learning_rate)
@@ -507,7 +520,7 @@ def averages(trainer):
 
 def test_the_average_keeps_two_elevenths_of_itself_at_the_first_step(trainer):
     start = weights(trainer)
-    trainer.train(TrainRequest(1, (local(trainer),)))
+    trainer.train(TrainRequest(1, (local(),)))
     for average, old, new in zip(averages(trainer), start, weights(trainer), strict=True):
         torch.testing.assert_close(average, old + (new - old) * 9 / 11)
 
@@ -515,7 +528,7 @@ def test_the_average_keeps_two_elevenths_of_itself_at_the_first_step(trainer):
 def test_the_average_of_a_long_run_keeps_98_percent_of_itself(trainer):
     trainer.step = 10_000
     start = weights(trainer)
-    trainer.train(TrainRequest(10_001, (local(trainer),)))
+    trainer.train(TrainRequest(10_001, (local(),)))
     for average, old, new in zip(averages(trainer), start, weights(trainer), strict=True):
         torch.testing.assert_close(average, old + (new - old) * 0.02)
 
@@ -523,8 +536,8 @@ def test_the_average_of_a_long_run_keeps_98_percent_of_itself(trainer):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_model_has_the_averaged_weights_as_long_as_it_is_asked_for_them(dtype):
     options = replace(OPTIONS, dtype=dtype)
-    trainer = Trainer(load(options), options)
-    trainer.train(TrainRequest(1, (local(trainer),)))
+    trainer = trainer_of(options)
+    trainer.train(TrainRequest(1, (local(),)))
     before, average = weights(trainer), averages(trainer)
     model = [value.detach().clone() for value in trainer.policy.model.parameters()]
     with trainer.averaged():
@@ -536,7 +549,7 @@ def test_the_model_has_the_averaged_weights_as_long_as_it_is_asked_for_them(dtyp
 
 
 def test_an_evaluation_that_fails_leaves_the_model_its_own_weights(trainer):
-    trainer.train(TrainRequest(1, (local(trainer),)))
+    trainer.train(TrainRequest(1, (local(),)))
     before = weights(trainer)
     with pytest.raises(RuntimeError), trainer.averaged():
         raise RuntimeError
@@ -544,9 +557,9 @@ def test_an_evaluation_that_fails_leaves_the_model_its_own_weights(trainer):
 
 
 def test_a_step_that_restarts_is_the_first_step_of_a_new_trainer_with_those_weights(trainer):
-    group = local(trainer)
+    group = local()
     start = {name: value.clone() for name, value in trainer.average.items()}
-    fresh = Trainer(load(OPTIONS), OPTIONS)
+    fresh = trainer_of()
     for step in (1, 2):
         trainer.train(TrainRequest(step, (group,)))
     fresh.step = 2
@@ -566,10 +579,10 @@ def test_a_restart_out_of_order_changes_nothing(trainer):
 
 def test_what_was_sampled_with_twice_the_probability_weighs_half(trainer):
     # Incorrect completions: to a correct one the trainer adds an end, which was not sampled.
-    plain = replace(local(trainer), advantages=(-1.0,) * 4)
+    plain = replace(local(), advantages=(-1.0,) * 4)
     doubled = tuple(
         replace(each, logprobs=tuple(logprob + math.log(2) for logprob in each.logprobs)) for each in plain.completions
     )
     groups = (plain, replace(plain, completions=doubled))
-    losses = [Trainer(load(OPTIONS), OPTIONS).train(TrainRequest(1, (each,))).loss for each in groups]
+    losses = [trainer_of().train(TrainRequest(1, (each,))).loss for each in groups]
     assert losses[1] == pytest.approx(losses[0] / 2, rel=1e-3)
