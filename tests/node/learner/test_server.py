@@ -30,7 +30,7 @@ from sapo_node.groups.messages import (
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
-from sapo_node.learner.client import GENERATE_DEADLINE, Learner
+from sapo_node.learner.client import GENERATE_DEADLINE
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
@@ -117,7 +117,9 @@ def server():
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
-    """A server, a node that it has sampled for, what it sampled, and what this node samples itself."""
+    """A server, a node that it has sampled for, what it sampled, what this node samples itself, and what the node then
+    knew of the server.
+    """
     replies = {}
 
     def record(path, reply):
@@ -128,21 +130,25 @@ def recording(tmp_path_factory):
     with InferenceServer(POLICY_DIR, spoil=record) as server:
         node = Node(tmp_path_factory.mktemp("recorded"), server.url)
         node.generate(max_tokens=FEW_TOKENS)
+        known = node.service._server
         own = generate(node.policy, request(max_tokens=FEW_TOKENS), node.options.max_completion_bytes)
-        yield server, node, lambda asked: replies[asked["n"] * len(asked["prompt"])], own
+        yield server, node, lambda asked: replies[asked["n"] * len(asked["prompt"])], own, known
 
 
 @pytest.fixture
 def recorded(recording):
-    """A server that returns what it once sampled, a node that begins to ask it, and what this node samples itself."""
-    server, node, replies, own = recording
+    """A server that returns what it once sampled, a node that has made it load its weights and has told nobody of it,
+    and what this node samples itself.
+    """
+    server, node, replies, own, known = recording
     server.recorded = {
         "/v1/load_lora_adapter": "loaded",
         "/v1/unload_lora_adapter": "done",
         "/v1/completions": replies,
     }
     server.spoil = lambda _, reply: reply
-    node.begin_session()
+    node.service._server = copy.copy(known)
+    node.service._server._last = None
     return server, node, own
 
 
@@ -315,6 +321,7 @@ def test_the_model_that_a_server_names_is_compared_with_that_of_the_node(ours, t
 
 def test_a_server_that_names_another_model_is_not_asked_to_sample(recorded, folders):
     server, node, own = recorded
+    node.begin_session()
     server.spoil = lambda path, reply: models(root=str(folders / "other")) if path == "/v1/models" else reply
     before = len(server.asked("/v1/completions"))
     generated = node.generate(max_tokens=FEW_TOKENS)
@@ -325,6 +332,7 @@ def test_a_server_that_names_another_model_is_not_asked_to_sample(recorded, fold
 
 def test_a_server_that_takes_too_few_tokens_is_told_what_it_needs(recorded):
     server, node, _ = recorded
+    node.begin_session()
     needed = max(len(node.policy.prompt_tokens(prompt)) for prompt in QUESTIONS) + MAX_TOKENS
     server.spoil = lambda path, reply: models(max_model_len=needed - 30) if path == "/v1/models" else reply
     before = len(server.asked("/v1/completions"))
@@ -334,9 +342,10 @@ def test_a_server_that_takes_too_few_tokens_is_told_what_it_needs(recorded):
     assert len(server.asked("/v1/completions")) == before
 
 
-@pytest.mark.parametrize("most", [0, 1, None, "128", True])
+@pytest.mark.parametrize("most", [0, 1, "128", True])
 def test_a_server_that_takes_enough_tokens_or_does_not_say_samples(most, recorded):
     server, node, _ = recorded
+    node.begin_session()
     needed = max(len(node.policy.prompt_tokens(prompt)) for prompt in QUESTIONS) + FEW_TOKENS
     listed = models(max_model_len=needed if most == 1 else most)
     server.spoil = lambda path, reply: listed if path == "/v1/models" else reply
@@ -447,10 +456,16 @@ SPOILT = {
 }
 
 
+STARTS = {"an order that failed", "no models", "no adapters"}
+"""Of these a node learns when it begins to ask the server."""
+
+
 @pytest.mark.parametrize("name", SPOILT)
 def test_a_bad_reply_costs_the_round_its_server_and_nothing_else(name, recorded):
     server, node, own = recorded
     server.spoil, message = SPOILT[name]
+    if name in STARTS:
+        node.begin_session()
     generated = node.generate(max_tokens=FEW_TOKENS)
     [line] = generated.notice.splitlines()
     assert message in line
@@ -470,6 +485,7 @@ def test_a_completion_with_a_special_token_is_not_taken(recorded):
 )
 def test_a_bad_reply_of_sglang_is_noticed(spoilt, recorded):
     server, node, own = recorded
+    node.begin_session()
     listed = {"data": [{"id": "base", "owned_by": "sglang"}]}
     replies = {"/v1/models": listed, "/load_lora_adapter": "loaded", "/generate": spoilt}
     server.spoil = lambda path, _: replies[path]
@@ -601,7 +617,7 @@ def test_a_server_that_takes_no_more_connections_while_it_works_is_given_up_at_o
     accepted[0][0].close()
 
 
-@pytest.mark.parametrize("status", [404, 405, 401, 501])
+@pytest.mark.parametrize("status", [404, 501])
 def test_a_server_without_health_is_waited_for(status, recorded, monkeypatch):
     server, node, _ = recorded
     monkeypatch.setattr(connection, "HEALTH_EVERY", 0.02)
@@ -727,12 +743,10 @@ def test_a_server_that_is_away_is_noticed_once_and_used_again_when_it_is_back(tm
         assert len(server.adapters) == 1
 
 
-@pytest.mark.parametrize("steps", [0, 1])
-def test_a_server_that_was_started_again_gets_the_weights_in_the_same_round(steps, server, tmp_path):
+def test_a_server_that_was_started_again_gets_the_weights_in_the_same_round(server, tmp_path):
     node = Node(tmp_path, server.url)
     generated = node.generate()
-    for _ in range(steps):
-        node.train(generated)
+    node.train(generated)
     server.restart()
     assert node.generate().notice is None
     assert len(server.adapters) == 1
@@ -845,10 +859,3 @@ def test_a_password_in_the_address_is_not_shown():
 def test_an_address_that_leaves_this_machine_unencrypted_is_refused(url, tmp_path):
     with pytest.raises(LocalError, match="--generate"):
         Node(tmp_path, url)
-
-
-async def test_the_operator_is_told_who_samples(server, tmp_path, nursery, caplog):
-    learner = Learner(Node(tmp_path, server.url).options)
-    await nursery.start(learner.run)
-    await learner.generate(QUESTIONS, completions=2, max_tokens=20, seed=1)
-    assert f"server {server.url}: it samples with vLLM" in caplog.text
