@@ -15,8 +15,8 @@ from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import checkpoint, tensor_folder
 from sapo_node.learner.checkpoint import CheckpointError, Snapshot
 from sapo_node.learner.generate import generate
-from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
+from tiny_models import policy_of
 
 torch.set_num_threads(1)
 
@@ -26,7 +26,7 @@ OPTIONS = LearnerOptions(checkpoints="", groups=1, completions=4)
 
 
 def new_trainer(options=OPTIONS):
-    return Trainer(load(options), options)
+    return Trainer(policy_of(options), options)
 
 
 def train(trainer, steps):
@@ -50,9 +50,7 @@ def damage(folder, name):
     (folder / name).write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    "ways", [{}, {"lora": 4}, {"dtype": "bfloat16"}, {"warmup": 3}, {"warmup": 1, "decay_rounds": 2}], ids=str
-)
+@pytest.mark.parametrize("ways", [{}, {"lora": 4, "dtype": "bfloat16", "warmup": 1, "decay_rounds": 2}], ids=str)
 def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, ways):
     options = LearnerOptions(checkpoints="", groups=1, completions=4, **ways)
     straight = new_trainer(options)
@@ -114,15 +112,25 @@ def test_without_checkpoints_the_trainer_starts_at_step_0(tmp_path):
     assert trainer.step == 0
 
 
-@pytest.fixture
-def two(tmp_path):
-    """Checkpoints of steps 1 and 2, and the weights of step 1."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Checkpoints of steps 1 and 2, the weights of step 1, and the trainer at step 3."""
+    root = tmp_path_factory.mktemp("written")
     trainer = new_trainer()
     train(trainer, [1])
-    checkpoint.save(trainer, tmp_path)
+    checkpoint.save(trainer, root)
     first = weights(trainer)
     train(trainer, [2])
-    checkpoint.save(trainer, tmp_path)
+    checkpoint.save(trainer, root)
+    train(trainer, [3])
+    return root, first, Snapshot.of(trainer).copy()
+
+
+@pytest.fixture
+def two(written, tmp_path):
+    """Checkpoints of steps 1 and 2, and the weights of step 1."""
+    root, first, _ = written
+    shutil.copytree(root, tmp_path, dirs_exist_ok=True)
     return tmp_path, first
 
 
@@ -168,17 +176,14 @@ def test_when_no_checkpoint_is_readable_the_learner_stops_rather_than_forgets(tw
 
 def change_meta(root, **changes):
     for folder in root.iterdir():
-        meta = json.loads((folder / "meta.json").read_text()) | changes
-        (folder / "meta.json").write_text(
-            json.dumps({name: value for name, value in meta.items() if value is not None})
-        )
+        meta = json.loads((folder / "meta.json").read_text())
+        (folder / "meta.json").write_text(json.dumps(meta | changes))
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"name": "somebody/tiny (all weights)"}, r"belong to somebody/tiny \(all weights\), and you gave seed \(all"),
-        ({"name": None}, r"belong to another model, and you gave seed \(all weights\)"),
         ({}, r"belong to seed \(all weights\) before its files changed"),
     ],
 )
@@ -190,14 +195,6 @@ def test_a_checkpoint_of_another_model_is_refused_with_the_names_of_both(two, re
         read(new_trainer(), root)
     assert str(root) in str(caught.value)
     assert (root / "step-00000002").is_dir()
-
-
-def test_a_checkpoint_without_a_name_is_read(two):
-    root, _ = two
-    change_meta(root, name=None)
-    trainer = new_trainer()
-    assert checkpoint.restore(trainer, root) is None
-    assert trainer.step == 2
 
 
 def with_adapters(**layers):
@@ -256,13 +253,11 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_training_goes_on(tmp_path)
 
 
 @pytest.fixture
-def at_three(two):
+def at_three(written, two):
     """A trainer at step 3, checkpoints of steps 1 and 2, and the weights of step 1."""
-    root, first = two
     trainer = new_trainer()
-    checkpoint.restore(trainer, root)
-    train(trainer, [3])
-    return trainer, root, first
+    written[2].put_into(trainer)
+    return trainer, *two
 
 
 def test_going_back_restores_the_older_checkpoint_and_removes_the_newer_one(at_three):
@@ -281,11 +276,10 @@ def test_after_going_back_a_run_repeats_bit_for_bit(at_three):
     assert equal(before, weights(trainer))
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "meta.json"])
-def test_going_back_to_a_corrupt_checkpoint_is_refused_and_nothing_is_lost(at_three, name):
+def test_going_back_to_a_corrupt_checkpoint_is_refused_and_nothing_is_lost(at_three):
     trainer, root, _ = at_three
     before = weights(trainer)
-    damage(root / "step-00000001", name)
+    damage(root / "step-00000001", "weights.safetensors")
     with pytest.raises(CheckpointError, match="checkpoint step-00000001 "):
         checkpoint.go_back(trainer, root, 1)
     assert trainer.step == 3
