@@ -41,7 +41,7 @@ class Told:
 
 
 def envelope(database: Database, envelope_id: str) -> Told:
-    """What became of the envelope whose id begins so. Raises LocalError where nothing is known of it."""
+    """What became of the envelope whose id begins with `envelope_id`. Raises LocalError if the node knows none."""
     envelope_id = envelope_id.lower()
     if len(envelope_id) < _LEAST_CHARACTERS or not set(envelope_id) <= set("0123456789abcdef"):
         raise LocalError(f"give at least {_LEAST_CHARACTERS} hexadecimal characters of an envelope's id")
@@ -77,7 +77,7 @@ def envelope(database: Database, envelope_id: str) -> Told:
 
 
 def _own(database: Database, prefix: str) -> list[tuple[str, int, int]]:
-    """The envelopes of this node whose id begins so, each with its epoch and counter."""
+    """The envelopes of this node whose id begins with `prefix`, each with its epoch and counter."""
     asked = "SELECT lower(hex(envelope_id)), epoch, counter FROM signed WHERE lower(hex(envelope_id)) LIKE ? || '%'"
     return [(own, epoch, counter) for own, epoch, counter in database.rows(asked, prefix)]
 
@@ -96,7 +96,7 @@ def _of_entry(entry: Entry) -> list[str]:
 
 
 def _of_filters(entries: Sequence[Entry]) -> list[str]:
-    """What filters masked in the completions of groups that were drawn."""
+    """The lines about the phrases and completions that filters rejected in drawn groups."""
     completions = _completions(entries)
     right = sum(each["reward"] for each in completions)
     lines = []
@@ -110,7 +110,7 @@ def _of_filters(entries: Sequence[Entry]) -> list[str]:
 
 
 def _masked_phrases(entries: Sequence[Entry]) -> Counter[str]:
-    """The phrases that the filter `n-gram` masked in completions, and how often it masked each."""
+    """The number of times that the n-gram filter masked each phrase."""
     return Counter(phrase for each in _completions(entries) for phrase in each.get("silent", ()))
 
 
@@ -134,15 +134,15 @@ def _reason(why: str) -> list[str]:
 
 
 def peer(database: Database, name: str, manifest: Manifest) -> Told:
-    """Why a peer of the swarm has its state; the beginning or the end of its id is enough.
+    """Why a peer of the swarm has its state. `name` is the beginning or the end of its id.
 
-    Raises LocalError where none or many are meant.
+    Raises LocalError if no known peer has it, or several have.
     """
     return known_peer(database, peer_named(database, name), manifest)
 
 
 def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
-    """Why the peer of this id has its state."""
+    """Why the peer with this id has its state."""
     account = account_of(database, peer)
     cause = cause_of(database, account, partial(epoch_start, manifest))
     offences = offences_of(database, account.peer)
@@ -185,7 +185,7 @@ def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
 
 
 def peer_named(database: Database, name: str) -> str:
-    """The known peer whose id begins or ends so. Raises LocalError where none or many are meant."""
+    """The known peer whose id begins or ends with `name`. Raises LocalError if there is none, or several."""
     wanted = name.removeprefix("…")
     if not wanted:
         raise LocalError("give a peer id, its beginning or its end; `sapo-node peers` lists those that are known")
@@ -199,7 +199,7 @@ def peer_named(database: Database, name: str) -> str:
 
 
 def _groups(count: int, state: State) -> str:
-    """The beginning of a sentence: how many groups, and what became of them."""
+    """The beginning of a sentence: the number of groups and their state."""
     is_one = count == 1
     became = {
         State.OWN: "is its own" if is_one else "are its own",
@@ -222,21 +222,21 @@ def _of_account(account: Account, cause: Cause, offences: Sequence[Offence]) -> 
 
 
 def _of_state(account: Account, cause: Cause) -> str:
-    """What the state is, who decided it, for what, since when and until when."""
+    """One line: the state, who decided it and why, since when and until when."""
     since = f" since {moment(cause.since)}" if cause.since else ""
     is_banned = account.state is PeerState.BANNED
     by = {
         COMMAND: f" by `sapo-node peers {'ban' if is_banned else 'trust'}`",
         CONFIG: f" by `{'banned' if is_banned else 'trusted'}` in the configuration",
         EVIDENCE: "",
-    }.get(cause.source, f" by the list of {cause.source}")
+    }[cause.source]
     why = f": {cause.why}" if cause.why else ""
     ends = f"; ends {moment(cause.until)}" if cause.until else ""
     return f"State: {account.state}{since}{by}{why}{ends}."
 
 
 def _outlook(account: Account, cause: Cause) -> str:
-    """What the state means, and what would change it."""
+    """The effect of the state, and what would change it."""
     if account.decision and cause.source != EVIDENCE:
         is_banned = account.state is PeerState.BANNED
         meaning = "The node takes nothing of it" if is_banned else "It is a friend, whatever it earned,"
@@ -244,7 +244,7 @@ def _outlook(account: Account, cause: Cause) -> str:
         ends = {
             COMMAND: f"`sapo-node peers {verb} PEER` takes that back",
             CONFIG: f"it is no longer in `{key}` of the configuration, and the node starts again",
-        }.get(cause.source, "a newer list of that signer leaves it out")
+        }[cause.source]
         return f"{meaning} until {ends}."
     match account.state:
         case PeerState.HEALTHY:
@@ -266,7 +266,7 @@ def _outlook(account: Account, cause: Cause) -> str:
 
 
 def _until_healthy(account: Account) -> str:
-    """What an untrusted peer needs to become healthy."""
+    """The condition on which an untrusted peer becomes healthy."""
     if (left := constants.HEALTHY_AFTER - account.credited) > 0:
         return (
             f"It becomes healthy after {left} more verified groups, of which at most {constants.EARNED_PER_EPOCH} "
@@ -285,7 +285,7 @@ def moment(at: float) -> str:
     try:
         local = time.localtime(at)
     except (OverflowError, ValueError, OSError):
-        return "at no time of this calendar"  # a number of others
+        return "at no time of this calendar"  # a peer may have named the number
     if local[:3] == time.localtime()[:3]:
         return time.strftime("%H:%M", local)
     return time.strftime("%a %H:%M" if abs(at - time.time()) < _WEEK_SECONDS else "%d %b %Y %H:%M", local)

@@ -74,7 +74,7 @@ class PeerView:
     """Groups that are in the weights, since the state was made."""
     trained_tokens: int
     decided_by: str
-    """`command`, `config`, `evidence`, or the peer id of the signer of an imported list."""
+    """`command`, `config` or `evidence`."""
     why: str
     """In a few words, what the decision rests on; the operator's own words may be missing."""
     since: float | None

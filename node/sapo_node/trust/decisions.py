@@ -1,10 +1,11 @@
-"""What the operator decided about peers: by a command, in the configuration, or by importing a signed list.
+"""The operator's decisions about peers, by a command or in the configuration.
 
-A decision holds over restarts, whatever the peer earns, until the operator takes it back. A ban stands above a trust.
-Evidence of equivocation does, too: a peer that signed two contents for one round stays banned.
+- A decision holds over restarts, whatever the peer earns, until the operator takes it back.
+- A ban stands above a trust, and a command above the configuration.
+- Evidence of equivocation stands above a trust: a peer that signed two contents for one round stays banned.
 
 The functions read and write the database of a node that may be running in another process. The ledger of that node
-takes over what they wrote (`Ledger.refresh`).
+reads the decisions again (`Ledger.refresh`).
 """
 
 from collections.abc import Iterable
@@ -19,22 +20,21 @@ CREATE TABLE IF NOT EXISTS decisions (
     PRIMARY KEY (peer, source)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS pardons (peer TEXT PRIMARY KEY) STRICT;
-CREATE TABLE IF NOT EXISTS lists (signer TEXT PRIMARY KEY, made INTEGER NOT NULL) STRICT;
 """
 
-COMMAND, CONFIG, EVIDENCE = SOURCES = ("command", "config", "evidence")
-"""Sources of a state. The source of a decision by an imported list is the peer id of its signer."""
+COMMAND, CONFIG, EVIDENCE = "command", "config", "evidence"
+"""The sources of a peer's state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """That a peer is healthy or banned, by the operator's word."""
+    """The operator trusts or bans a peer."""
 
     peer: str
     state: PeerState
     """HEALTHY or BANNED."""
     source: str
-    """COMMAND, CONFIG or the signer of a list; EVIDENCE for a trust that evidence of equivocation overrules."""
+    """COMMAND or CONFIG; EVIDENCE for a trust that evidence of equivocation overrules."""
     since: float = 0.0
     """Unix time in seconds."""
     why: str = ""
@@ -46,7 +46,7 @@ class Decision:
 
 
 def decisions(database: Database) -> dict[str, Decision]:
-    """The decision that holds for each peer of which the operator decided anything."""
+    """The decision that holds for each peer that the operator trusted or banned."""
     guilty = {peer for (peer,) in database.rows("SELECT peer FROM evidence")}
     holding = _holding(_rows(database))
     return {peer: each.overruled() if peer in guilty else each for peer, each in holding.items()}
@@ -59,10 +59,9 @@ def decision_of(database: Database, peer: str, *, besides: str = "") -> Decision
     return holding.overruled() if holding and is_guilty else holding
 
 
-def decided_by(database: Database, *sources: str) -> list[Decision]:
-    """The decisions of some sources, by peer. A peer has one decision, also where two of the sources name it."""
-    holding = _holding(each for each in _rows(database) if each.source in sources)
-    return [holding[peer] for peer in sorted(holding)]
+def decided_by(database: Database, source: str) -> list[Decision]:
+    """The decisions of one source."""
+    return _rows(database, "WHERE source = ?", source)
 
 
 def decide(database: Database, decision: Decision) -> None:
@@ -79,7 +78,7 @@ def take_back(database: Database, peer: str, source: str) -> bool:
 
 
 def replace_all(database: Database, source: str, made: Iterable[Decision]) -> None:
-    """Store all decisions of a source. One that says what an earlier one said keeps the time of the earlier one."""
+    """Store all decisions of a source. A decision that repeats an earlier one keeps the time of the earlier one."""
     with database.transaction():
         since = {(each.peer, each.state): each.since for each in decided_by(database, source)}
         database.execute("DELETE FROM decisions WHERE source = ?", source)
@@ -105,10 +104,9 @@ def _holding(made: Iterable[Decision]) -> dict[str, Decision]:
     return holding
 
 
-def _rank(decision: Decision) -> tuple[bool, bool, bool, str]:
-    """A ban before a trust; then a command before the configuration, and both before lists."""
-    source = decision.source
-    return decision.state is not PeerState.BANNED, source != COMMAND, source != CONFIG, source
+def _rank(decision: Decision) -> tuple[bool, bool]:
+    """A ban before a trust; then a command before the configuration."""
+    return decision.state is not PeerState.BANNED, decision.source != COMMAND
 
 
 def _rows(database: Database, condition: str = "", *values: str) -> list[Decision]:

@@ -102,7 +102,7 @@ class Cause:
     """Why a peer has its state: who decided it, for what, since when and until when."""
 
     source: str
-    """COMMAND, CONFIG, EVIDENCE, or the peer id of the signer of a list."""
+    """COMMAND, CONFIG or EVIDENCE."""
     why: str
     """In a few words; empty where the operator gave none."""
     since: float | None

@@ -496,7 +496,6 @@ WORDS = {
     ),
     (CONFIG, PeerState.HEALTHY): ("by `trusted` in the configuration", "no longer in `trusted`"),
     (CONFIG, PeerState.BANNED): ("by `banned` in the configuration", "no longer in `banned`"),
-    ("12D3KooWsigner", PeerState.BANNED): ("by the list of 12D3KooWsigner", "until a newer list of that signer"),
 }
 
 
