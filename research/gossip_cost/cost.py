@@ -12,8 +12,8 @@ from research.gossip_cost.overlay import Peer, overlay, settled
 from research.gossip_cost.spread import HEARTBEAT_SECONDS, Way, Wire, send
 from sapo_node.ingest.shards import affordable_shards
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
+from sapo_node.net.host import GOSSIP_WINDOW as WINDOW
 from sapo_node.net.router import OFFERED_IDS
-from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
 
 MESSAGES = 20
 """Sent by as many peers; what is counted of them are means."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.gossipsub import DIALLED
-from sapo_node.net.host import CONNECTIONS
-from sapo_node.net.service import DEGREE
-from sapo_node.net.service import DEGREE_HIGH as HIGH
-from sapo_node.net.service import DEGREE_LOW as LOW
+from sapo_node.net.host import CONNECTIONS, DEGREE
+from sapo_node.net.host import DEGREE_HIGH as HIGH
+from sapo_node.net.host import DEGREE_LOW as LOW
 
 BACK_OFF_HEARTBEATS = 60
 HEARTBEATS = 90

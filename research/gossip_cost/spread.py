@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from research.gossip_cost.overlay import Peer
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
-from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
+from sapo_node.net.host import GOSSIP_WINDOW as WINDOW
 
 HEARTBEAT_SECONDS = 1.0
 

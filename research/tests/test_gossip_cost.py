@@ -17,9 +17,9 @@ from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.dialer import MOST
 from sapo_node.net.gossipsub import DIALLED
 from sapo_node.net.host import CONNECTIONS
+from sapo_node.net.host import DEGREE_HIGH as HIGH
+from sapo_node.net.host import DEGREE_LOW as LOW
 from sapo_node.net.interface import TARGET_PEERS
-from sapo_node.net.service import DEGREE_HIGH as HIGH
-from sapo_node.net.service import DEGREE_LOW as LOW
 
 COUNT = 150
 

@@ -119,12 +119,12 @@ DEFENCES: Mapping[str, Defence] = {
     "dialled mesh peers": Defence("node/sapo_node/net/gossipsub.py", network={"dialled_mesh_peers": False}),
     "frame deadline": Defence("node/sapo_node/net/pubsub.py", network={"frame_seconds": inf}),
     "stream caps": Defence("node/sapo_node/net/pubsub.py", network={"gossip_streams": MANY, "streams": 10**6}),
-    "anchors": Defence("node/sapo_node/net/anchors.py", network={"anchors": False}),
+    "anchors": Defence("node/sapo_node/net/address_book.py", network={"anchors": False}),
     "reserved slots": Defence("node/sapo_node/net/host.py", network={"reserved_outbound": 0}),
     "inbound eviction": Defence("node/sapo_node/net/inbound.py", network={"eviction": False}),
     "no peer exchange": Defence("node/sapo_node/net/pubsub.py", network={"no_peer_exchange": False}),
     "records where they are": Defence(
-        "node/sapo_node/net/service.py", network={"records_checked": False, "only_ours_dial": False}
+        "node/sapo_node/net/host.py", network={"records_checked": False, "only_ours_dial": False}
     ),
     "peer exchange limits": Defence("node/sapo_node/net/address_book.py", network={"named": MANY, "wrong": MANY}),
     "scored mesh": Defence("node/sapo_node/net/router.py", network={"scored_mesh": False}),

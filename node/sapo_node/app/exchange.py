@@ -7,8 +7,8 @@ import trio
 
 from sapo_node.app.node import Node
 from sapo_node.ingest.sync import Synchroniser
-from sapo_node.net.anchors import Anchors, KnownPeers
-from sapo_node.net.interface import Acquaintances, Network, NotRunningError
+from sapo_node.net.address_book import Anchors, KnownPeers
+from sapo_node.net.interface import ConnectedPeers, Network, NotRunningError
 from sapo_protocol import Rollout, evidence_topic, open_message, rollouts_topics, topic_of
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ async def resend(node: Node, publish: Publish) -> None:
         await _publish_rollout(node, publish, open_message(message, node.swarm.manifest), message)
 
 
-async def pull(node: Node, network: Acquaintances) -> None:
+async def pull(node: Node, network: ConnectedPeers) -> None:
     """Request messages that gossip did not deliver, and the addresses of other peers."""
     synchroniser = Synchroniser(
         node.swarm,

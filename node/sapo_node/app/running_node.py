@@ -44,7 +44,7 @@ from sapo_node.feed.policy import RemotePolicy
 from sapo_node.feed.server import FeedServer
 from sapo_node.groups.record import ContributionReport
 from sapo_node.learner.client import Learner
-from sapo_node.net.anchors import Anchors, KnownPeers
+from sapo_node.net.address_book import Anchors, KnownPeers
 from sapo_node.net.interface import BootstrapUnreachable, Network, NetworkNotice, PeerConnected, ServiceRestarted
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings

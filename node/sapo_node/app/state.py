@@ -12,7 +12,7 @@ from pathlib import Path
 from sapo_node.app import trained_model
 from sapo_node.groups import book
 from sapo_node.ingest import validator
-from sapo_node.net import anchors
+from sapo_node.net import address_book
 from sapo_node.observability import history
 from sapo_node.sampling import memory
 from sapo_node.storage import counters
@@ -34,8 +34,7 @@ SCHEMA = (
     memory.SCHEMA,
     batch_log.SCHEMA,
     ledger.SCHEMA,
-    anchors.SCHEMA,
-    anchors.KNOWN_SCHEMA,
+    address_book.SCHEMA,
     trained_model.SCHEMA,
 )
 

@@ -14,7 +14,7 @@ import trio
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
-from sapo_node.net.interface import TARGET_PEERS, Acquaintances, AskFailed, PeerInfo, Verdict
+from sapo_node.net.interface import TARGET_PEERS, AskFailed, ConnectedPeers, PeerInfo, Verdict
 from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.seen_cache import RecentIds
 from sapo_node.storage.context import SwarmContext
@@ -145,8 +145,8 @@ class Responder:
         known = [each for each in met if not topics.isdisjoint(each.follows)]
         self._rng.shuffle(known)
         known.sort(key=lambda each: self._ledger.state(each.peer_id) is not PeerState.HEALTHY)
-        introduced = [PeerAddress(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
-        return encode_peers(sorted(introduced, key=lambda each: each.key))
+        named = [PeerAddress(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
+        return encode_peers(sorted(named, key=lambda each: each.key))
 
 
 class Synchroniser:
@@ -155,7 +155,7 @@ class Synchroniser:
     def __init__(
         self,
         swarm: SwarmContext,
-        network: Acquaintances,
+        network: ConnectedPeers,
         *,
         ingest: Ingest,
         ledger: Ledger,
@@ -211,10 +211,10 @@ class Synchroniser:
 
     async def _meet_through(self, peer: str, request: PeersRequest) -> set[str]:
         """Hand the addresses that a peer names to the network. Returns their peer ids."""
-        introduced = decode_peers(await self._network.ask(peer, encode_request(request)), request)
-        for each in introduced:
-            self._network.introduce(peer, peer_id(each.key), each.address)
-        return {peer_id(each.key) for each in introduced}
+        named = decode_peers(await self._network.ask(peer, encode_request(request)), request)
+        for each in named:
+            self._network.try_address(peer, peer_id(each.key), each.address)
+        return {peer_id(each.key) for each in named}
 
     def _sought(self) -> int:
         """The followed shards with fewer than TARGET_PEERS peers, as bits; all shards if there are none."""

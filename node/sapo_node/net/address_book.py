@@ -1,21 +1,42 @@
-"""The address book: the peers that the node may dial, where they listen, and how dialling them went.
+"""The peers that a node knows: the address book in memory, and the part of it that outlives a restart.
 
-It holds at most BOOK peers. A full book drops a peer that the node never dialled with success before one that it did,
-and a bootstrap peer or an anchor never: a crowd of strangers that dial the node enters the book as well.
+The book holds at most BOOK peers, where they listen, and how dialling them went. A full book drops a peer that the node
+never dialled with success before one that it did. It drops no bootstrap peer and no anchor. A crowd of strangers that
+dial the node enters the book as well.
 
 A peer that another peer named (peer exchange) is dialled once. If three peers that a peer named cannot be dialled, the
 node ignores that peer as a source for IGNORED_SOURCE_SECONDS. The pause ends, because honest peers name such peers too.
+
+After a restart a node knows only the peers that its operator named, and an attacker may offer it all others. So it
+first dials its anchors: peers that it dialled before and that brought it messages. A peer that only dialled this node
+cannot become an anchor, because strangers would then choose the anchors. Bitcoin Core has the same rule. If bootstrap
+peers and anchors are gone, the node finds the swarm through the known peers: those of the book that answered a dial,
+each at the address that answered.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import trio
 
 from sapo_node.net.addresses import network_of
+from sapo_node.net.interface import PeerInfo
 from sapo_node.net.settings import NetworkDefences
 from sapo_node.processes.bounded import Bounded
+from sapo_node.storage.database import Database
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS anchors (place INTEGER PRIMARY KEY, address TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS known_peers (place INTEGER PRIMARY KEY, address TEXT NOT NULL) STRICT;
+"""
+
+KEPT = 4  # anchors
+PER_NETWORK = 2  # anchors in one network
+KNOWN = 256  # peers of the address book
+KNOWN_PER_NETWORK = 16
+"""Most known peers in one network, so that its owner cannot fill the book with keys."""
 
 BOOK = 256  # peers
 ADDRESSES = 8  # of one peer
@@ -131,3 +152,62 @@ class AddressBook:
         dropped = max(rest, key=lambda entry: (not entry.proven, entry.failures, self._rng.random()))
         del self._entries[dropped.peer_id]
         return True
+
+
+class Anchors:
+    """The anchors in the node's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Full addresses, the best first."""
+        return tuple(address for (address,) in self._database.rows("SELECT address FROM anchors ORDER BY place"))
+
+    def note(self, peers: Sequence[PeerInfo]) -> None:
+        """Store the useful peers, longest connected first. Earlier anchors take the places that are left."""
+        useful = (peer for peer in peers if peer.outbound and peer.brought and peer.addresses)
+        present = [
+            f"{peer.addresses[0]}/p2p/{peer.peer_id}" for peer in sorted(useful, key=lambda peer: peer.connected_at)
+        ]
+        kept = _spread([*present, *self.addresses], KEPT, PER_NETWORK)
+        if kept != self.addresses:
+            with self._database.transaction():
+                self._database.execute("DELETE FROM anchors")
+                for place, address in enumerate(kept):
+                    self._database.execute("INSERT INTO anchors VALUES (?, ?)", place, address)
+
+
+class KnownPeers:
+    """The address book in the node's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Full addresses."""
+        return tuple(address for (address,) in self._database.rows("SELECT address FROM known_peers ORDER BY place"))
+
+    def note(self, answered: Sequence[str]) -> None:
+        """Store the addresses that answered. Earlier ones take the places that are left: this node may be offline."""
+        known = self.addresses
+        kept = _spread([*answered, *known], KNOWN, KNOWN_PER_NETWORK)
+        if set(kept) != set(known):
+            with self._database.transaction():
+                self._database.execute("DELETE FROM known_peers")
+                for place, address in enumerate(kept):
+                    self._database.execute("INSERT INTO known_peers VALUES (?, ?)", place, address)
+
+
+def _spread(addresses: Sequence[str], most: int, per_network: int) -> tuple[str, ...]:
+    """The first `most` addresses of different peers, with at most `per_network` in one network."""
+    kept: dict[str, str] = {}
+    near: Counter[str] = Counter()
+    for address in addresses:
+        peer_id, network = address.rpartition("/")[2], network_of(address)
+        if peer_id not in kept and len(kept) < most and near[network] < per_network:
+            kept[peer_id] = address
+            near[network] += 1
+    return tuple(kept.values())

@@ -265,7 +265,7 @@ class MemoryNetwork:
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         return await self._hub.ask(self.peer_id, peer_id, request)
 
-    def introduce(self, by: str, peer_id: str, address: str) -> None:
+    def try_address(self, by: str, peer_id: str, address: str) -> None:
         """Does nothing: links are drawn when a node joins."""
 
     def answer(self, peer_id: str, request: bytes) -> bytes | None:

@@ -5,7 +5,7 @@ connection takes the slot of the least useful one (`least_useful`). The node clo
 its peer follows no topic of ours and brought no accepted message. If all handshakes are taken, a new one takes the
 place of the oldest.
 
-Each function that closes a connection says why. `Service.disconnected` logs it.
+Each function that closes a connection says why. `Session.disconnected` logs it.
 
 Every inbound connection and stream starts here. This module handles all their errors: an error that reached the
 library's nurseries would end the host.
@@ -45,8 +45,8 @@ REFUSED_ADDRESS_SECONDS = 60.0  # honest peers may share the address; the node c
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Guest:
-    """An inbound connection."""
+class Slot:
+    """An inbound connection, which holds a slot."""
 
     peer_id: str
     block: str
@@ -57,7 +57,7 @@ class Guest:
     """The library's connection."""
 
 
-def least_useful(guests: Sequence[Guest], brought: Callable[[str], int]) -> Guest | None:
+def least_useful(slots: Sequence[Slot], brought: Callable[[str], int]) -> Slot | None:
     """The inbound connection that gives way to a new one if all slots are taken; None if all are protected.
 
     A new connection always finds a slot, so that idle connections lock nobody out. No address has a fixed cap, because
@@ -70,22 +70,22 @@ def least_useful(guests: Sequence[Guest], brought: Callable[[str], int]) -> Gues
 
     Of the remaining connections, the address block with most of them loses its youngest one.
     """
-    rest = sorted(guests, key=lambda guest: guest.since)
-    useful = sorted((guest for guest in rest if brought(guest.peer_id)), key=lambda guest: -brought(guest.peer_id))
+    rest = sorted(slots, key=lambda slot: slot.since)
+    useful = sorted((slot for slot in rest if brought(slot.peer_id)), key=lambda slot: -brought(slot.peer_id))
     rest = _without(rest, useful[:BY_MESSAGES])
-    oldest = {guest.block: guest for guest in reversed(rest)}
+    oldest = {slot.block: slot for slot in reversed(rest)}
     rest = _without(rest, [oldest[block] for block in sorted(oldest, key=_secret_order)[:BY_BLOCK]])
     rest = rest[len(rest) // 2 :]
     if not rest:
         return None
-    sizes = Counter(guest.block for guest in rest)
+    sizes = Counter(slot.block for slot in rest)
     largest = max(sizes.values())
     crowded = secrets.choice([block for block in sizes if sizes[block] == largest])
-    return [guest for guest in rest if guest.block == crowded][-1]
+    return [slot for slot in rest if slot.block == crowded][-1]
 
 
-def _without(guests: Sequence[Guest], protected: Sequence[Guest]) -> list[Guest]:
-    return [guest for guest in guests if guest not in protected]
+def _without(slots: Sequence[Slot], protected: Sequence[Slot]) -> list[Slot]:
+    return [slot for slot in slots if slot not in protected]
 
 
 def _secret_order(block: str) -> bytes:
@@ -140,7 +140,7 @@ class Inbound:
         self._brought = brought
         self._limits = limits
         self._rate = ConnectionRate()
-        self._guests: list[Guest] = []
+        self._slots: list[Slot] = []
         self._handshakes: dict[trio.CancelScope, str] = {}
         """The IP addresses of unfinished handshakes, the oldest first."""
         self._refused_addresses: dict[str, float] = {}
@@ -204,7 +204,7 @@ class Inbound:
             self._refuse_address(source)
         for link in self._swarm.get_connections(muxed.peer_id):
             if link.muxed_conn is muxed:
-                await self._hold(Guest(str(muxed.peer_id), block_of(source), trio.current_time(), link))
+                await self._hold(Slot(str(muxed.peer_id), block_of(source), trio.current_time(), link))
                 if self._brought(str(muxed.peer_id)):
                     self._rate.remember(source)
 
@@ -221,30 +221,30 @@ class Inbound:
                 del self._handshakes[scope]
         return None
 
-    async def _hold(self, guest: Guest) -> None:
+    async def _hold(self, slot: Slot) -> None:
         """Hold the slot of a connection until it closes."""
-        self._guests.append(guest)
+        self._slots.append(slot)
         try:
             if self._limits.eviction:
-                await self._make_room(guest)
+                await self._make_room(slot)
                 for _ in range(2):  # halves: a stall of this node is one of them, and peers speak in the other
                     with trio.move_on_after(IDLE_SECONDS / 2):
-                        await guest.link.event_closed.wait()
-                if not (self._follows(guest.peer_id) or self._brought(guest.peer_id)):
+                        await slot.link.event_closed.wait()
+                if not (self._follows(slot.peer_id) or self._brought(slot.peer_id)):
                     why = f"it followed no topic of this node and brought no valid message in {IDLE_SECONDS:g} s"
-                    await close_link(guest.link, why)
-            await guest.link.event_closed.wait()
+                    await close_link(slot.link, why)
+            await slot.link.event_closed.wait()
         finally:
-            if guest in self._guests:
-                self._guests.remove(guest)
+            if slot in self._slots:
+                self._slots.remove(slot)
 
-    async def _make_room(self, new: Guest) -> None:
+    async def _make_room(self, new: Slot) -> None:
         """Close the least useful inbound connections while there are more than slots; never the new one."""
-        while len(self._guests) > self._room():
-            evicted = least_useful([guest for guest in self._guests if guest is not new], self._brought)
+        while len(self._slots) > self._room():
+            evicted = least_useful([slot for slot in self._slots if slot is not new], self._brought)
             if evicted is None:
                 return
-            self._guests.remove(evicted)
+            self._slots.remove(evicted)
             await close_link(evicted.link, "all slots are taken, and it is the least useful connection")
 
     def _room(self) -> int:

@@ -171,15 +171,15 @@ class AskFailed(LocalError):
     """A peer did not answer a request."""
 
 
-class Acquaintances(Protocol):
-    """The peers that a node is connected to, and requests to them."""
+class ConnectedPeers(Protocol):
+    """The connected peers of a node, and requests to them."""
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         """Send a request to a connected peer and return its answer. Raises AskFailed, and RemoteError for an answer
         that is longer than any may be.
         """
 
-    def introduce(self, by: str, peer_id: str, address: str) -> None:
+    def try_address(self, by: str, peer_id: str, address: str) -> None:
         """Dial a peer at an address that the connected peer `by` named, unless `by` is ignored as a source."""
 
     def peers(self) -> tuple[PeerInfo, ...]:
@@ -190,7 +190,7 @@ TARGET_PEERS = 4
 """Connected peers that a node wants on each topic that it follows."""
 
 
-class Network(Acquaintances, Protocol):
+class Network(ConnectedPeers, Protocol):
     """The node's side of one swarm. It may be run once."""
 
     @property

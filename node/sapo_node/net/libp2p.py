@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_node.net import addresses, seeds
+from sapo_node.net import addresses
 from sapo_node.net.dialer import Dialer
-from sapo_node.net.discovery import Beacon, discover
+from sapo_node.net.discovery import Beacon, discover, seek
+from sapo_node.net.host import Listening, Session
 from sapo_node.net.interface import (
     TARGET_PEERS,
     Admit,
@@ -36,7 +37,6 @@ from sapo_node.net.interface import (
 )
 from sapo_node.net.pubsub import Gossip
 from sapo_node.net.seen_cache import seen_caches
-from sapo_node.net.service import Listening, Service
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.processes.bounded import Bounded
 from sapo_protocol.errors import LocalError
@@ -85,7 +85,7 @@ class Libp2pNetwork:
         )
         self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
         self._part = self._parts = frozenset(channels) - self._shared
-        self._service: Service | None = None
+        self._session: Session | None = None
         self._dialer = Dialer(
             self._dial,
             self._linked,
@@ -107,7 +107,7 @@ class Libp2pNetwork:
             self._dialer.want(anchor, [address], anchor=True)
         for text in settings.known if settings.defences.anchors else ():
             self._dialer.remember(*addresses.parse_dial(text))
-        self._up = trio.Event()  # set while a service runs
+        self._up = trio.Event()  # set while a session runs
         self._stop = trio.Event()
         self._stop.set()
         self._members: dict[str, float] = {}
@@ -122,40 +122,40 @@ class Libp2pNetwork:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(set_when_cancelled, stop)
-                # Shielded, so that the service closes its connections before the library is cancelled.
+                # Shielded, so that the session closes its connections before the library is cancelled.
                 with trio.CancelScope(shield=True):
                     await supervise(
-                        partial(self._session, stop), stop, started=task_status.started, notify=self._notify
+                        partial(self._run_session, stop), stop, started=task_status.started, notify=self._notify
                     )
                 nursery.cancel_scope.cancel()
         finally:
             stop.set()
             self._up.set()  # wakes the tasks that wait to publish, which then fail
 
-    async def _session(self, stop: trio.Event, ready: Callable[[], None]) -> None:
-        """Run one session of the service, from a new host to its end."""
-        self._service = service = self._new_service()  # before it listens: peers may tell their topics at once
+    async def _run_session(self, stop: trio.Event, ready: Callable[[], None]) -> None:
+        """Run one session, from a new host to its end."""
+        self._session = session = self._new_session()  # before it listens: peers may tell their topics at once
         try:
             async with trio.open_nursery() as nursery:
 
                 def up() -> None:
-                    self._listen = service.bound  # the next session takes the same ports
-                    self.addresses = service.advertised
+                    self._listen = session.bound  # the next session takes the same ports
+                    self.addresses = session.advertised
                     nursery.start_soon(self._seek_peers, stop)
                     self._up.set()
                     ready()
 
                 nursery.start_soon(cancel_late, stop, nursery.cancel_scope)
-                await service.run(up, stop)
+                await session.run(up, stop)
                 nursery.cancel_scope.cancel()
         finally:
             self._up = trio.Event()
-            self._service = None
+            self._session = None
             for peer_id in sorted(self._members):
                 self._gone(peer_id, "the network service stopped")
             self._brought.clear()
 
-    def _new_service(self) -> Service:
+    def _new_session(self) -> Session:
         gossip = Gossip(
             seen_caches=self._seen_caches,
             admit=self._admits,
@@ -165,7 +165,7 @@ class Libp2pNetwork:
             defences=self._settings.defences,
         )
         where = Listening(self._listen, self._announce)
-        return Service(
+        return Session(
             self._settings.seed,
             where,
             gossip,
@@ -180,7 +180,7 @@ class Libp2pNetwork:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._dialer.run)
             for text in self._seeds:
-                nursery.start_soon(seeds.seek, text, self._dialer.want, self._notify)
+                nursery.start_soon(seek, text, self._dialer.want, self._notify)
             if self._settings.discover:
                 bare = tuple(text.rpartition("/p2p/")[0] for text in self.addresses)
                 nursery.start_soon(discover, Beacon(self._settings.network_id, self.peer_id, bare), self._dialer.want)
@@ -191,57 +191,57 @@ class Libp2pNetwork:
         self._seen_caches[topic].mark_seen(data)
         if not self._stop.is_set():
             await self._up.wait()
-        if self._service is None:
+        if self._session is None:
             raise NotRunningError("the network does not run: start it before publishing")
         try:
-            await self._service.publish(topic, data)
+            await self._session.publish(topic, data)
         except Exception as error:
             raise NotRunningError(
                 f"the network failed while publishing ({first_cause(error)}): publish again"
             ) from error
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
-        if self._service is None:
+        if self._session is None:
             raise AskFailed("the network does not run")
-        return await self._service.ask(peer_id, request)
+        return await self._session.ask(peer_id, request)
 
-    def introduce(self, by: str, peer_id: str, address: str) -> None:
-        sources = self._service.sources(by) if self._service is not None else ()
+    def try_address(self, by: str, peer_id: str, address: str) -> None:
+        sources = self._session.sources(by) if self._session is not None else ()
         if any(addresses.may_be_followed(address, source) for source in sources):
             self._dialer.want(peer_id, [address], by=by)
 
     def peers(self) -> tuple[PeerInfo, ...]:
-        if self._service is None:
+        if self._session is None:
             return ()
         members = sorted(self._members.items())
-        known = [(peer, since, self._service.outbound(peer), self._places(peer)) for peer, since in members]
+        known = [(peer, since, self._session.outbound(peer), self._places(peer)) for peer, since in members]
         return tuple(
             PeerInfo(
                 peer,
                 () if claimed and trio.current_time() < since + CLAIM_SECONDS else places,
                 outbound=outbound,
                 connected_at=since,
-                follows=self._service.followed_by(peer),
+                follows=self._session.followed_by(peer),
                 brought=self._brought[peer],
             )
             for peer, since, outbound, (places, claimed) in known
         )
 
     def _places(self, peer_id: str) -> tuple[tuple[str, ...], bool]:
-        """See `Service.places`."""
-        if self._service is None:
+        """See `Session.places`."""
+        if self._session is None:
             return (), False
-        answered = self._dialer.answered(peer_id) if self._service.outbound(peer_id) else ""
-        return self._service.places(peer_id, answered)
+        answered = self._dialer.answered(peer_id) if self._session.outbound(peer_id) else ""
+        return self._session.places(peer_id, answered)
 
     async def follow(self, topics: Collection[str]) -> None:
         self._part = frozenset(topics)
         if not self._stop.is_set():
             await self._up.wait()  # a session that is starting would miss the change
-        if self._service is None:
+        if self._session is None:
             return
         try:
-            await self._service.follow(self._part | self._shared)
+            await self._session.follow(self._part | self._shared)
         except Exception as error:  # noqa: BLE001 - the next session follows them from its beginning
             log.debug("following %d topics failed: %r", len(self._part), error)
         for peer_id in self._dialer.seek_anew(self._shares_topic):
@@ -252,19 +252,19 @@ class Libp2pNetwork:
 
     def _shares_topic(self, peer_id: str) -> bool:
         """Return whether a peer follows one of our topics that not all peers follow."""
-        return self._service is not None and not self._part.isdisjoint(self._service.followed_by(peer_id))
+        return self._session is not None and not self._part.isdisjoint(self._session.followed_by(peer_id))
 
     def _below_target(self) -> bool:
         """Return whether we do not follow all topics, and one that we follow has fewer than TARGET_PEERS peers."""
-        service = self._service
-        if service is None or self._part == self._parts:
+        session = self._session
+        if session is None or self._part == self._parts:
             return False
-        return any(service.followers(topic) < TARGET_PEERS for topic in self._part)
+        return any(session.followers(topic) < TARGET_PEERS for topic in self._part)
 
     async def disconnect(self, peer_id: str, why: str) -> None:
-        if self._service is not None:
+        if self._session is not None:
             try:
-                await self._service.disconnect(peer_id, why)
+                await self._session.disconnect(peer_id, why)
             except Exception as error:  # noqa: BLE001 - the connection is being given up
                 log.debug("disconnecting %s failed: %r", peer_id, error)
 
@@ -276,18 +276,18 @@ class Libp2pNetwork:
 
     def _is_here(self, peer_id: str) -> bool:
         """Return whether a peer is connected. It need not follow a topic of ours."""
-        return peer_id in self._members or (self._service is not None and self._service.is_linked(peer_id))
+        return peer_id in self._members or (self._session is not None and self._session.is_linked(peer_id))
 
     async def _dial(self, peer_id: str, address: str) -> None:
-        if self._service is not None:
-            await self._service.dial(peer_id, address)
+        if self._session is not None:
+            await self._session.dial(peer_id, address)
 
     async def _check(self, peer_id: str, address: str) -> None:
-        if self._service is not None:
-            await self._service.check(peer_id, address)
+        if self._session is not None:
+            await self._session.check(peer_id, address)
 
     def _linked(self) -> frozenset[str]:
-        return self._service.linked() if self._service is not None else frozenset()
+        return self._session.linked() if self._session is not None else frozenset()
 
     def _admits(self, peer_id: str) -> bool:
         """Return whether a peer may connect.
@@ -298,17 +298,17 @@ class Libp2pNetwork:
             public_key_of(peer_id)
         except LocalError:
             return False
-        flooded = self._service is not None and self._service.router.refuses(peer_id)
+        flooded = self._session is not None and self._session.router.refuses(peer_id)
         return peer_id != self.peer_id and self._admit(peer_id) and not flooded
 
     def _joined(self, peer_id: str) -> None:
-        if peer_id in self._members or self._service is None:
+        if peer_id in self._members or self._session is None:
             return
         places, claimed = self._places(peer_id)
         self._members[peer_id] = trio.current_time()
         if places and not claimed:
             self._dialer.want(peer_id, places)
-        block = "" if self._dialer.is_bootstrap(peer_id) else self._service.block(peer_id)
+        block = "" if self._dialer.is_bootstrap(peer_id) else self._session.block(peer_id)
         self._notify(PeerConnected(peer_id, block))
 
     def _gone(self, peer_id: str, why: str) -> None:

@@ -475,7 +475,7 @@ async def in_pair(undefended, harmed):
         node = network(1, undefended.network, bootstrap=friend.addresses)
         await nursery.start(node.run)
         await wait_until(node.peers)
-        found = harmed(node._service.router, ID.from_string(friend.peer_id))
+        found = harmed(node._session.router, ID.from_string(friend.peer_id))
         nursery.cancel_scope.cancel()
     return found
 
@@ -537,14 +537,14 @@ async def streams_have_no_end(node, link):
     for _ in range(2 * GOSSIP_STREAMS):
         with suppress(StreamFailure):
             await link.another()
-    return sum(node._service.pubsub._streams.values()) > GOSSIP_STREAMS
+    return sum(node._session.pubsub._streams.values()) > GOSSIP_STREAMS
 
 
 async def prune_is_believed(node, link):
     await wait_until(node.peers)
     await link.exchange("another topic", b"seed", [NOWHERE])
     await trio.sleep(0.3)
-    return "another topic" in node._service.router.back_off
+    return "another topic" in node._session.router.back_off
 
 
 async def record_is_believed(node, link):

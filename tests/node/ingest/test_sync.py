@@ -241,7 +241,7 @@ class Server:
         self.asked = []
         self.says = {}
         self.peers = []
-        self.introduced = []
+        self.named = []
         self.seconds = 0
         """How long it takes to answer."""
 
@@ -266,8 +266,8 @@ class OnePeer:
     def peers(self):
         return [PeerInfo(self.server.peer, (), outbound=True, connected_at=0.0)]
 
-    def introduce(self, *told):
-        self.server.introduced.append(told)
+    def try_address(self, *told):
+        self.server.named.append(told)
 
 
 def synchroniser(validator, manifest, server=None, *, network=None):
@@ -454,7 +454,7 @@ async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(valida
     server.peers = [info(manifest, 20), info(manifest, 21, "/ip4/192.0.2.8/tcp/4001"), info(manifest, 22, None)]
     await synchroniser(validator, manifest, server).meet(server.peer)
     named = {(server.peer, each.peer_id, each.addresses[0]) for each in server.peers[:2]}
-    assert set(server.introduced) == named
+    assert set(server.named) == named
 
 
 def test_those_in_good_standing_are_named_first_and_who_asks_is_not(validator):
@@ -500,7 +500,7 @@ async def test_who_lacks_company_asks_for_those_who_follow_the_same(parted, vali
     server.peers = [*company(validator.manifest, 1), *company(validator.manifest, 3)]
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [0b1000]
-    assert {peer for _, peer, _ in server.introduced} == {each.peer_id for each in company(validator.manifest, 3)}
+    assert {peer for _, peer, _ in server.named} == {each.peer_id for each in company(validator.manifest, 3)}
 
 
 async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, validator):
@@ -510,7 +510,7 @@ async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, validator)
     server.peers = [*known, *company(validator.manifest, 1)]
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [0b1100, ALL_SHARDS]
-    assert len(server.introduced) == 2
+    assert len(server.named) == 2
 
 
 async def test_who_has_company_or_follows_all_asks_for_anybody(parted, validator):

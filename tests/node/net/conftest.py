@@ -170,8 +170,8 @@ class Probe:
     @property
     def router(self) -> Any:
         """The library's router of the present life, to look into or to break."""
-        assert self.network._service is not None
-        return self.network._service.router
+        assert self.network._session is not None
+        return self.network._session.router
 
     def links(self) -> frozenset[str]:
         return self.network._linked()

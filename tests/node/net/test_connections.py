@@ -9,6 +9,7 @@ from tests.node.net.conftest import free_port
 
 from sapo_node.net import addresses, dialer
 from sapo_node.net.addresses import AddressError, PortBusyError
+from sapo_node.net.host import Session
 from sapo_node.net.interface import (
     BootstrapReached,
     BootstrapUnreachable,
@@ -17,7 +18,6 @@ from sapo_node.net.interface import (
     PeerGone,
     ServiceRestarted,
 )
-from sapo_node.net.service import Service
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Spawn, Start, Until
@@ -78,6 +78,7 @@ async def dialled_back(node: "Probe", spawn: "Spawn", until: "Until") -> None:
     await until(node.network.peers, within=30)
 
 
+@pytest.mark.slow
 async def test_a_node_knows_the_address_block_of_a_peer_that_it_dialled_back(
     start: "Start", spawn: "Spawn", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,15 +102,6 @@ async def test_a_bootstrap_that_is_killed_is_found_when_it_returns(
     await until(lambda: node.noticed(PeerGone))
     await spawn(9, listen=listen)
     await until(node.network.peers, within=30)
-
-
-@pytest.mark.slow
-async def test_a_peer_that_dialled_us_is_redialled_when_it_returns(
-    start: "Start", spawn: "Spawn", until: "Until"
-) -> None:
-    node = await start(1)
-    await dialled_back(node, spawn, until)
-    assert [known.outbound for known in node.network.peers()] == [True]
 
 
 async def test_an_unreachable_bootstrap_is_noticed_once_and_found_later(start: "Start", until: "Until") -> None:
@@ -278,13 +270,13 @@ async def test_a_peer_that_tells_its_topics_while_the_node_starts_is_seen(
     peer = await start(2, bootstrap=(node.address,))
     await until(lambda: node.sees(peer))
     await node.stop()
-    follow = Service.follow
+    follow = Session.follow
 
-    async def follow_late(service: Service, topics: Collection[str]) -> None:
-        await until(lambda: service.followed_by(peer.network.peer_id))
-        await follow(service, topics)
+    async def follow_late(session: Session, topics: Collection[str]) -> None:
+        await until(lambda: session.followed_by(peer.network.peer_id))
+        await follow(session, topics)
 
-    monkeypatch.setattr(Service, "follow", follow_late)
+    monkeypatch.setattr(Session, "follow", follow_late)
     again = await start(1, listen=node.address.partition("/p2p/")[0])
     await until(lambda: again.sees(peer), within=3)
 

@@ -18,6 +18,7 @@ from libp2p.peer.peerstore import create_signed_peer_record
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
+from libp2p.utils import encode_varint_prefixed
 from multiaddr import Multiaddr
 
 from sapo_node.net.interface import Malformed, ServiceRestarted
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until
 
 HASTY = NetworkDefences(frame_seconds=0.5)
+OUR_PLACE = "/ip4/127.0.0.1/tcp/4001"
+ANOTHER = create_new_key_pair(bytes(32))
 OUR_TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
 
 
@@ -50,42 +53,24 @@ def offences(node: "Probe", peer_id: str) -> list[str]:
     return [notice.cause for notice in node.noticed(Malformed) if notice.peer_id == peer_id]
 
 
-async def test_a_garbage_rpc_costs_its_sender_the_connection(
+def flood() -> bytes:
+    messages = [rpc_pb2.Message(data=b"%d" % number, topicIDs=[OUR_TOPIC]) for number in range(9_000)]
+    return encode_varint_prefixed(rpc_pb2.RPC(publish=messages).SerializeToString())
+
+
+async def test_an_rpc_that_no_honest_peer_sends_costs_the_connection(
     victim: "Probe", attacker: "Attack", until: "Until"
 ) -> None:
-    async with attacker(victim.address) as mallory:
-        await mallory.send(b"\xff" * 100)
-        await until(lambda: not mallory.linked())
-    assert offences(victim, mallory.peer_id) == ["unreadable RPC: DecodeError"]
-
-
-async def test_a_message_with_an_undecodable_key_is_counted(
-    victim: "Probe", attacker: "Attack", until: "Until"
-) -> None:
-    async with attacker(victim.address) as mallory:
-        message = mallory.message(b"m")
-        message.from_id = bytes([0x12, 0x20]) + bytes(32)  # a hashed peer id: the key must come with the message
-        message.key = b"\xff" * 40
-        await mallory.send_rpc(mallory.rpc(message))
-        await until(lambda: offences(victim, mallory.peer_id))
-    assert offences(victim, mallory.peer_id) == ["unreadable message: DecodeError"]
-
-
-async def test_thousands_of_messages_in_one_rpc_cost_the_connection(
-    victim: "Probe", attacker: "Attack", until: "Until"
-) -> None:
-    async with attacker(victim.address) as mallory:
-        flood = [rpc_pb2.Message(data=b"%d" % number, topicIDs=[OUR_TOPIC]) for number in range(9_000)]
-        await mallory.send_rpc(rpc_pb2.RPC(publish=flood))
-        await until(lambda: not mallory.linked())
-    assert offences(victim, mallory.peer_id) == ["9000 messages in one RPC"]
-
-
-async def test_an_rpc_above_the_limit_costs_the_connection(victim: "Probe", attacker: "Attack", until: "Until") -> None:
-    async with attacker(victim.address) as mallory:
-        await mallory.stream.write(b"\xff\xff\xff\xff\x0f")  # announces 4 GB
-        await until(lambda: not mallory.linked())
-    assert offences(victim, mallory.peer_id) == ["RPC too large"]
+    sent = {
+        "unreadable RPC: DecodeError": encode_varint_prefixed(b"\xff" * 100),
+        "9000 messages in one RPC": flood(),
+        "RPC too large": b"\xff\xff\xff\xff\x0f",  # announces 4 GB
+    }
+    for number, (offence, written) in enumerate(sent.items(), 200):
+        async with attacker(victim.address, number) as mallory:
+            await mallory.stream.write(written)
+            await until(lambda mallory=mallory: not mallory.linked())
+        assert offences(victim, mallory.peer_id) == [offence]
 
 
 async def test_an_rpc_that_is_never_finished_costs_the_connection(
@@ -113,31 +98,45 @@ async def test_who_keeps_several_streams_waiting_is_refused_and_who_keeps_one_ma
             assert node.router.refuses(mallory.peer_id) == (streams > 1)
 
 
-async def test_a_message_above_the_swarms_limit_is_not_handled(
+def with_an_undecodable_key(mallory: "Attacker") -> Any:
+    message = mallory.message(b"m")
+    message.from_id = bytes([0x12, 0x20]) + bytes(32)  # a hashed peer id: the key must come with the message
+    message.key = b"\xff" * 40
+    return mallory.rpc(message)
+
+
+def forged(mallory: "Attacker") -> Any:
+    message = mallory.message(b"m")
+    message.signature = bytes(64)
+    return mallory.rpc(message)
+
+
+def with_a_record(mallory: "Attacker", named: ID) -> Any:
+    """A peer record that the key of another peer signed."""
+    record = create_signed_peer_record(named, [Multiaddr(OUR_PLACE)], ANOTHER.private_key)
+    return rpc_pb2.RPC(senderRecord=record.marshal_envelope())
+
+
+COUNTED = [
+    ("unreadable message: DecodeError", with_an_undecodable_key),
+    ("message too large", lambda mallory: mallory.rpc(mallory.message(bytes(900_001)))),
+    ("bad gossip signature", forged),
+    ("invalid peer record", lambda mallory: with_a_record(mallory, ID.from_pubkey(ANOTHER.public_key))),
+    ("invalid peer record", lambda mallory: with_a_record(mallory, mallory.host.get_id())),
+]
+
+
+async def test_a_message_or_record_that_its_sender_did_not_sign_or_may_not_send_is_counted_and_not_handled(
     victim: "Probe", attacker: "Attack", until: "Until"
 ) -> None:
-    async with attacker(victim.address) as mallory:
-        await mallory.send_rpc(mallory.rpc(mallory.message(bytes(900_001))))
-        await until(lambda: offences(victim, mallory.peer_id))
+    for number, (offence, made) in enumerate(COUNTED, 200):
+        async with attacker(victim.address, number) as mallory:
+            await mallory.send_rpc(made(mallory))
+            await until(lambda mallory=mallory: offences(victim, mallory.peer_id))
+            assert offences(victim, mallory.peer_id) == [offence]
     assert victim.heard == []
-
-
-async def test_a_message_with_a_forged_gossip_signature_is_not_handled(
-    victim: "Probe", attacker: "Attack", until: "Until"
-) -> None:
-    async with attacker(victim.address) as mallory:
-        message = mallory.message(b"forged")
-        message.signature = bytes(64)
-        await mallory.send_rpc(mallory.rpc(message))
-        await until(lambda: offences(victim, mallory.peer_id) == ["bad gossip signature"])
-    assert victim.heard == []
-
-
-async def test_a_forged_copy_does_not_use_up_the_question(victim: "Probe", attacker: "Attack", until: "Until") -> None:
-    async with attacker(victim.address) as mallory:
-        forged = mallory.message(b"m")
-        forged.signature = bytes(64)
-        await mallory.send_rpc(mallory.rpc(forged, mallory.message(b"m", seqno=2)))
+    async with attacker(victim.address, 210) as mallory:  # the forged copy did not use up the question
+        await mallory.send_rpc(mallory.rpc(mallory.message(b"m", seqno=2)))
         await until(lambda: victim.heard == [b"m"])
 
 
@@ -159,33 +158,15 @@ def bad_controls() -> list[Any]:
     ]
 
 
-async def test_odd_control_messages_are_survived(victim: "Probe", attacker: "Attack", until: "Until") -> None:
-    async with attacker(victim.address) as mallory:
-        for control in bad_controls():
-            await mallory.send_rpc(rpc_pb2.RPC(control=control))
-        await read_by(victim, mallory, until)
-
-
-async def test_control_for_other_topics_leaves_nothing_behind(
+async def test_odd_control_messages_are_survived_and_leave_nothing_behind(
     victim: "Probe", attacker: "Attack", until: "Until"
 ) -> None:
     prunes = [rpc_pb2.ControlPrune(topicID=f"topic {number}") for number in range(60)]
     async with attacker(victim.address) as mallory:
-        await mallory.send_rpc(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(prune=prunes)))
+        for control in (*bad_controls(), rpc_pb2.ControlMessage(prune=prunes)):
+            await mallory.send_rpc(rpc_pb2.RPC(control=control))
         await read_by(victim, mallory, until)
         assert set(victim.router.back_off) <= {OUR_TOPIC}
-
-
-@pytest.mark.parametrize("author", ["another peer", "another key"])
-async def test_a_record_that_its_sender_did_not_sign_is_counted(
-    author: str, victim: "Probe", attacker: "Attack", until: "Until"
-) -> None:
-    other = create_new_key_pair(bytes(32))
-    async with attacker(victim.address) as mallory:
-        named = ID.from_pubkey(other.public_key) if author == "another peer" else mallory.host.get_id()
-        record = create_signed_peer_record(named, [Multiaddr(victim.address)], other.private_key)
-        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=record.marshal_envelope()))
-        await until(lambda: offences(victim, mallory.peer_id) == ["invalid peer record"])
 
 
 async def test_a_peer_that_sends_nothing_but_garbage_records_is_refused(
@@ -193,7 +174,7 @@ async def test_a_peer_that_sends_nothing_but_garbage_records_is_refused(
 ) -> None:
     async with attacker(victim.address) as mallory:
         with suppress(Exception):  # the connection ends while it sends
-            for _ in range(2_000):
+            while not victim.router.refuses(mallory.peer_id):
                 await mallory.send_rpc(rpc_pb2.RPC(senderRecord=b"\xff"))
         await until(lambda: victim.router.refuses(mallory.peer_id))
 
@@ -275,7 +256,9 @@ async def test_who_connects_while_an_earlier_connection_is_closed_stays_connecte
         assert mallory.peer_id in victim.links()
 
 
-async def test_a_dialler_that_offers_only_plaintext_is_refused(victim: "Probe") -> None:
+async def test_a_dialler_that_offers_only_plaintext_is_refused_and_a_banned_peer_is_disconnected(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
     keys = create_new_key_pair(bytes([201]) * 32)
     host = new_host(
         key_pair=keys,
@@ -287,9 +270,6 @@ async def test_a_dialler_that_offers_only_plaintext_is_refused(victim: "Probe") 
         host.get_network().retry_config.max_retries = 0
         with trio.fail_after(15), pytest.raises(Exception, match="security"):
             await host.get_network().dial_addr(Multiaddr(victim.address), target)
-
-
-async def test_a_peer_that_is_not_admitted_is_disconnected(victim: "Probe", attacker: "Attack", until: "Until") -> None:
     async with attacker(victim.address) as mallory:
         victim.banned.add(mallory.peer_id)
         await mallory.send_rpc(mallory.rpc(mallory.message(b"m")))

@@ -297,6 +297,7 @@ async def test_a_stock_node_takes_what_no_validator_saw(
     assert await what_no_validator_saw(stock, good, attacker, until)
 
 
+@pytest.mark.slow
 async def test_our_node_takes_nothing_that_no_validator_saw(
     ours: Victim, start: "Start", attacker: "Attack", until: "Until"
 ) -> None:
@@ -338,6 +339,7 @@ async def test_a_stock_node_forgets_a_score_when_the_peer_reconnects(
     assert await heard_again_after_reconnecting(stock, good, attacker)
 
 
+@pytest.mark.slow
 async def test_our_node_does_not_hear_a_banned_peer_that_reconnects(
     ours: Victim, start: "Start", attacker: "Attack"
 ) -> None:

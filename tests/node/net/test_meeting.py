@@ -65,7 +65,7 @@ async def test_an_address_that_a_peer_claims_is_told_nobody_at_first_and_not_dia
     assert way_in.network._dialer.wanted() == ()
 
 
-async def test_who_is_known_by_a_name_can_introduce_and_be_an_anchor(member, until):
+async def test_who_is_known_by_a_name_can_name_peers_and_be_an_anchor(member, until):
     port = free_port()
     listen, name = f"/ip4/127.0.0.1/tcp/{port}", f"/dns4/localhost/tcp/{port}"
     way_in = await member(1, listen=listen, announce=(name,))
@@ -83,7 +83,7 @@ async def test_a_place_where_nobody_is_costs_one_dial(member, until):
     one = await member(2, bootstrap=(way_in.address,))
     await until(lambda: one.sees(way_in))
     gone = "12D3KooWAwY8BEjkKCFT1nCtm48gKvgQ9vTNGgHsCqgfstUKSLPT"
-    one.network.introduce(way_in.network.peer_id, gone, "/ip4/127.0.0.1/tcp/9")
+    one.network.try_address(way_in.network.peer_id, gone, "/ip4/127.0.0.1/tcp/9")
     assert gone in one.network._dialer.wanted()
     await until(lambda: gone not in one.network._dialer.wanted())
 
@@ -91,5 +91,5 @@ async def test_a_place_where_nobody_is_costs_one_dial(member, until):
 async def test_what_somebody_says_who_is_not_connected_is_not_followed(member):
     one = await member(2)
     stranger = "12D3KooWAwY8BEjkKCFT1nCtm48gKvgQ9vTNGgHsCqgfstUKSLPT"
-    one.network.introduce(stranger, stranger, "/ip4/127.0.0.1/tcp/9")
+    one.network.try_address(stranger, stranger, "/ip4/127.0.0.1/tcp/9")
     assert one.network._dialer.wanted() == ()

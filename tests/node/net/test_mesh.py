@@ -8,8 +8,8 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
 from sapo_node.net.gossip_score import Offence
+from sapo_node.net.host import DEGREE_HIGH
 from sapo_node.net.router import CROWDED_BACK_OFF, OPPORTUNITY_BEATS
-from sapo_node.net.service import DEGREE_HIGH
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Start, Until
@@ -25,6 +25,7 @@ def mesh(node: "Probe") -> set[str]:
     return set(map(str, node.router.mesh[TOPIC]))
 
 
+@pytest.mark.slow
 async def test_a_peer_that_never_forwards_loses_its_place_and_nothing_else(
     start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:

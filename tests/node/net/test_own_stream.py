@@ -12,7 +12,7 @@ from libp2p.utils import encode_varint_prefixed
 from multiaddr import Multiaddr
 
 from sapo_node.net import patches
-from sapo_node.net.service import Listening
+from sapo_node.net.host import Listening
 from stock_libp2p import stock_host
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ async def test_a_peer_gets_our_record_again_when_our_addresses_change(
     node = await start(1)
     async with attacker(node.address) as peer:
         await followed(node, peer, until)
-        service = node.network._service
+        service = node.network._session
         assert service is not None
         service._where = Listening(service._where.listen, ("/ip4/127.0.0.1/tcp/9",))
         await node.publish(b"moved")

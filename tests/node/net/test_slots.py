@@ -8,7 +8,7 @@ import trio
 from libp2p.pubsub.pb import rpc_pb2
 from tests.node.net.conftest import TOPIC
 
-from sapo_node.net.inbound import BY_BLOCK, BY_MESSAGES, Guest, least_useful
+from sapo_node.net.inbound import BY_BLOCK, BY_MESSAGES, Slot, least_useful
 
 if TYPE_CHECKING:
     from conftest import Attack, Attacker, Probe, Start, Until
@@ -20,19 +20,19 @@ class Slots:
     """The slots of a node that gets one connection after another."""
 
     def __init__(self) -> None:
-        self.guests: list[Guest] = []
+        self.taken: list[Slot] = []
         self.brought: dict[str, int] = {}
 
     def arrive(self, peer: str, block: str, brought: int = 0) -> None:
         self.brought[peer] = brought
-        if len(self.guests) == SLOTS:
-            evicted = least_useful(self.guests, lambda each: self.brought[each])
+        if len(self.taken) == SLOTS:
+            evicted = least_useful(self.taken, lambda each: self.brought[each])
             assert evicted is not None
-            self.guests.remove(evicted)
-        self.guests.append(Guest(peer, block, float(len(self.brought))))
+            self.taken.remove(evicted)
+        self.taken.append(Slot(peer, block, float(len(self.brought))))
 
     def count(self, kind: str) -> int:
-        return sum(guest.peer_id.startswith(kind) for guest in self.guests)
+        return sum(slot.peer_id.startswith(kind) for slot in self.taken)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_new_connection_always_finds_a_slot(slots: Slots) -> None:
     rng = random.Random(0)
     for number in range(2000):
         slots.arrive(f"peer {number}", f"block {rng.randrange(100)}", brought=rng.randrange(3))
-        assert slots.guests[-1].peer_id == f"peer {number}"
+        assert slots.taken[-1].peer_id == f"peer {number}"
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def connection(node: "Probe", peer: str) -> BoundedYamux:
     """The connection of a node with a peer."""
-    service = node.network._service
+    service = node.network._session
     assert service is not None
     (link,) = (link for link in service.swarm.get_connections() if str(link.muxed_conn.peer_id) == peer)
     assert isinstance(link.muxed_conn, BoundedYamux)
@@ -142,11 +142,11 @@ BUDGETS = {
 """What makes it; the rate and the burst of one peer at most, of one peer for sure, and of all beyond that."""
 
 
-@pytest.mark.parametrize("peers", [1, 64])
+@pytest.mark.parametrize("peers", [1, 16])
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_floods_of_many_peers_are_taken_at_the_rate_that_all_share(kind: str, peers: int) -> None:
     make, most, assured, shared = BUDGETS[kind]
-    budget, seconds, taken = make(), 5, 0
+    budget, seconds, taken = make(), 2, 0
     for tick in range(4 * seconds):
         for peer in range(peers):
             while budget.take(f"peer {peer}", tick / 4):
@@ -157,11 +157,11 @@ def test_floods_of_many_peers_are_taken_at_the_rate_that_all_share(kind: str, pe
 
 
 @pytest.mark.parametrize("kind", BUDGETS)
-def test_a_peer_within_its_assured_rate_is_served_while_64_others_flood(kind: str) -> None:
+def test_a_peer_within_its_assured_rate_is_served_while_16_others_flood(kind: str) -> None:
     make, _, (rate, _), _ = BUDGETS[kind]
     budget = make()
-    for tick in range(round(20 * rate)):
-        for peer in range(64):
+    for tick in range(round(10 * rate)):
+        for peer in range(16):
             while budget.take(f"flood {peer}", tick / rate):
                 pass
         assert budget.take("honest", tick / rate)
@@ -179,7 +179,7 @@ async def test_short_streams_are_taken_at_the_rate_of_a_connection(
     raw: "tuple[Probe, Attacker, Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, _, write = raw
-    service, taken = node.network._service, count()
+    service, taken = node.network._session, count()
     assert service is not None
 
     async def reset(stream: Any) -> None:

@@ -10,8 +10,9 @@ import trio
 
 from sapo_adversary.simulator.libp2p.watch import WARM_SECONDS, Watch
 from sapo_node.app.state import SCHEMA
+from sapo_node.net.address_book import Anchors
 from sapo_node.net.addresses import host_of
-from sapo_node.net.anchors import Anchors
+from sapo_node.net.host import Session
 from sapo_node.net.interface import (
     Admit,
     Channel,
@@ -24,7 +25,6 @@ from sapo_node.net.interface import (
 )
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.seen_cache import content_id
-from sapo_node.net.service import Service
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.storage.database import Database
 
@@ -80,9 +80,9 @@ class HonestNetwork:
         """See `Network.ask`."""
         return await self._life.ask(peer_id, request)
 
-    def introduce(self, by: str, peer_id: str, address: str) -> None:
-        """See `Network.introduce`."""
-        self._life.introduce(by, peer_id, address)
+    def try_address(self, by: str, peer_id: str, address: str) -> None:
+        """See `Network.try_address`."""
+        self._life.try_address(by, peer_id, address)
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """See `Network.peers`."""
@@ -151,9 +151,9 @@ class WatchedNetwork(Libp2pNetwork):
         self._seen.restarts += isinstance(notice, ServiceRestarted)
         self._tell(notice)
 
-    def _new_service(self) -> Service:
-        service = super()._new_service()
-        tcp: Any = service._tcp  # noqa: SLF001 - where all of a node's dials pass
+    def _new_session(self) -> Session:
+        session = super()._new_session()
+        tcp: Any = session._tcp  # noqa: SLF001 - where all of a node's dials pass
 
         async def dial(address: Any) -> Any:
             """From the node's own address, as between machines, and counted."""
@@ -164,14 +164,14 @@ class WatchedNetwork(Libp2pNetwork):
             return raw
 
         tcp.dial = dial
-        return service
+        return session
 
     async def _look(self, warm_at: float) -> None:
         """Once per heartbeat, until cancelled."""
         seen, honest = self._seen, self._watch.seen.keys()
         while True:
             await trio.sleep(BEAT_SECONDS)
-            service, now = self._service, trio.current_time()
+            service, now = self._session, trio.current_time()
             mesh = service.router.mesh.get(self._topic, ()) if service else ()
             lit = any(str(peer) in honest for peer in mesh)
             if now > warm_at and self._watch.complete:

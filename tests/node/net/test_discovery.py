@@ -10,10 +10,10 @@ import pytest
 import trio
 from dns import asyncresolver
 
-from sapo_node.net import seeds
+from sapo_node.net import discovery
 from sapo_node.net.addresses import seed_of
+from sapo_node.net.discovery import NAMES, PEERS, peers_of
 from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable
-from sapo_node.net.seeds import NAMES, PEERS, peers_of
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Start, Until
@@ -94,7 +94,7 @@ async def test_names_and_peers_of_a_name_are_bounded(records: Records) -> None:
 async def test_a_bootstrap_may_be_a_name_of_peers_which_is_looked_up_until_it_has_some(
     start: "Start", until: "Until", records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seeds, "FIRST_PAUSE", 0.2)
+    monkeypatch.setattr(discovery, "FIRST_PAUSE", 0.2)
     one = await start(1)
     two = await start(2, bootstrap=("/dnsaddr/swarm.example",))
     await until(lambda: two.noticed(BootstrapUnreachable))

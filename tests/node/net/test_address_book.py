@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.net.anchors import KEPT, KNOWN, KNOWN_PER_NETWORK, PER_NETWORK, Anchors, KnownPeers
+from sapo_node.net.address_book import KEPT, KNOWN, KNOWN_PER_NETWORK, PER_NETWORK, Anchors, KnownPeers
 from sapo_node.net.interface import PeerInfo
 from sapo_node.storage.database import Database
 
