@@ -6,17 +6,9 @@ import pytest
 
 from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox import sandbox as sandbox_module
-from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
 
 INTEROP, STARTER = load_manifest("interop"), load_manifest("starter")
-
-
-@pytest.fixture
-async def sandbox(nursery):
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
-    return sandbox
 
 
 async def test_every_shipped_swarm_can_be_joined(sandbox):

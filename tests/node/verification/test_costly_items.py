@@ -1,7 +1,6 @@
 """No item that a peer can choose takes a node seconds to rebuild. Peers choose keys and counters, so also items."""
 
 import reasoning_gym.arithmetic.basic_arithmetic as library
-import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,9 +16,7 @@ COSTLY = (296709092, 1034245157, 1676349353)
 NUMBERS = st.integers(-(10**8), 10**8) | st.builds(lambda one, other: one * other, *[st.integers(1, 10**4)] * 2)
 
 
-async def test_items_with_large_products_are_scored_with_the_others_of_their_rollout(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_items_with_large_products_are_scored_with_the_others_of_their_rollout(sandbox: Sandbox) -> None:
     batch = [ScoreRequest("basic_arithmetic", CONFIG, seed, ("<answer>0</answer>",)) for seed in (1, *COSTLY, 2)]
     results = await sandbox.score(batch)
     assert [result.rewards for result in results if result] == [(False,)] * len(batch)

@@ -9,7 +9,6 @@ from sapo_node.groups.prompt import NO_EXAMPLES
 from sapo_node.training.evaluation import heldout_seed
 from sapo_node.verification.catalogue import FIRST_SEED, build_examples, example_requests
 from sapo_node.verification.sandbox.requests import ScoreRequest
-from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import Task, build_task, plugins, score, worked_example
 from sapo_protocol import load_manifest
 from swarm_parts import OpenScorer
@@ -93,9 +92,7 @@ async def test_without_a_count_no_example_is_built():
     assert await build_examples(load_manifest("starter"), OpenScorer(), 0) == NO_EXAMPLES
 
 
-async def test_the_sandbox_gives_an_example_only_where_it_is_asked_for(nursery):
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_the_sandbox_gives_an_example_only_where_it_is_asked_for(sandbox):
     spec = load_manifest("smollm2-easy").tasks[0]
     plain, shown = await sandbox.score(
         [ScoreRequest(spec.dataset, spec.config, FIRST_SEED, (), example) for example in (False, True)]

@@ -10,7 +10,6 @@ import pytest
 
 from processes import RunningProcess
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
-from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import Task, TaskError, build_task, interop, score, task_digest
 from sapo_protocol import load_manifest
 
@@ -249,9 +248,7 @@ def test_items_are_built_and_scored_without_reasoning_gym():
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
-async def test_the_sandbox_builds_and_scores_them_and_refuses_another_configuration(nursery):
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_the_sandbox_builds_and_scores_them_and_refuses_another_configuration(sandbox):
     tasks = [build_task(dataset, config, 2**31) for dataset, config in GOOD.items()]
     requests = [
         ScoreRequest(task.dataset, GOOD[task.dataset], 2**31, (f"<answer>{task.answer}</answer>", "<answer>?</answer>"))

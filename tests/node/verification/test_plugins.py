@@ -49,30 +49,23 @@ def forget_plugins():
     plugins.of.cache_clear()
 
 
-async def score_in_sandbox(nursery, *texts, seed=7):
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
-    (scored,) = await sandbox.score([ScoreRequest(NAME, CONFIG, seed, texts)])
-    return scored
-
-
 def earned(answer, seed=7):
     task = build_task(NAME, CONFIG, seed)
     return score(NAME, task, f"<answer>{answer}</answer>")
 
 
-async def test_programs_are_run_in_the_sandbox(installed, nursery):
+async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_its_programs_run_in_the_sandbox(
+    installed, nursery
+):
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     task = build_task(NAME, CONFIG, 7)
     _, factor, _, term, _ = task.answer.split()
     right = f"<answer>{term} {factor} x * +</answer>"
-    scored = await score_in_sandbox(nursery, right, f"<answer>{task.answer}</answer>", "<answer>x x +</answer>", "no")
+    texts = (right, f"<answer>{task.answer}</answer>", "<answer>x x +</answer>", "no")
+    (scored,) = await sandbox.score([ScoreRequest(NAME, CONFIG, 7, texts)])
     assert scored.prompt == task.prompt
     assert scored.rewards == (True, True, False, False)
-
-
-async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_with_a_good_configuration(installed, nursery):
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
     manifest = parse_manifest(MANIFEST, source="the page")
     await require_catalogue(manifest, sandbox)
     later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
@@ -88,9 +81,7 @@ def test_a_configuration_that_it_does_not_take_is_refused_with_its_own_words(ins
         build_task(NAME, {"max": 0}, 7)
 
 
-async def test_without_the_package_a_node_says_what_it_lacks(nursery):
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_without_the_package_a_node_says_what_it_lacks(sandbox):
     with pytest.raises(LocalError, match=r"postfix\.programs, which another package defines"):
         await require_catalogue(parse_manifest(MANIFEST, source="the page"), sandbox)
 

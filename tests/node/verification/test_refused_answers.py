@@ -40,11 +40,11 @@ def simplest(prompt):
 @pytest.mark.parametrize(
     ("swarm", "dataset", "answer", "refused", "items"),
     [
-        ("paper-nine", "decimal_arithmetic", rounded_once, 129, 3_000),
-        ("paper-nine", "basic_arithmetic", quotient, 22, 3_000),
-        ("paper-nine", "fraction_simplification", simplest, 20, 2_000),
+        pytest.param("paper-nine", "decimal_arithmetic", rounded_once, 129, 3_000, marks=pytest.mark.slow),
+        pytest.param("paper-nine", "basic_arithmetic", quotient, 22, 3_000, marks=pytest.mark.slow),
+        pytest.param("paper-nine", "fraction_simplification", simplest, 20, 2_000, marks=pytest.mark.slow),
         ("starter", "fraction_simplification", simplest, 78, 2_000),
-        ("smollm2-easy", "fraction_simplification", simplest, 245, 2_000),
+        pytest.param("smollm2-easy", "fraction_simplification", simplest, 245, 2_000, marks=pytest.mark.slow),
     ],
 )
 def test_as_many_correct_answers_earn_nothing_as_the_page_says(swarm, dataset, answer, refused, items):

@@ -77,26 +77,20 @@ def limits_of(pid: int) -> list[str]:
     return [" ".join(line.split()) for line in Path(f"/proc/{pid}/limits").read_text().splitlines()]
 
 
-async def test_a_batch_gets_the_verdicts_of_the_scorers(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_a_batch_gets_the_verdicts_of_the_scorers(sandbox: Sandbox) -> None:
     assert await sandbox.score([GOOD]) == [GOOD_RESULT]
     assert await sandbox.score([]) == []
     assert not sandbox.failures
 
 
-async def test_a_request_without_completions_builds_the_question(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_a_request_without_completions_builds_the_question(sandbox: Sandbox) -> None:
     requests = [ScoreRequest(dataset, {}, 5, ()) for dataset in ("arc_1d", "spell_backward", "bf", "binary_matrix")]
     for request, result in zip(requests, await sandbox.score(requests), strict=True):
         task = build_task(request.dataset, {}, 5)
         assert result == Scored(task.prompt, task_digest(task.prompt, task.answer), ())
 
 
-async def test_a_bad_item_fails_alone(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_a_bad_item_fails_alone(sandbox: Sandbox) -> None:
     bad = [
         ScoreRequest("no such dataset", {}, 1, (RIGHT,)),
         ScoreRequest("chain_sum", {"min_terms": 0}, 1, (RIGHT,)),
@@ -109,28 +103,23 @@ async def test_a_bad_item_fails_alone(nursery: trio.Nursery) -> None:
     assert sandbox.restarts == 0
 
 
-async def test_a_configuration_that_is_no_plain_data_fails_closed(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_a_configuration_that_is_no_plain_data_fails_closed(sandbox: Sandbox) -> None:
     assert await sandbox.score([ScoreRequest("chain_sum", {"max_terms": b"2"}, 1, ())]) == [None]
     assert sandbox.failures == {"request": 1}
     assert await sandbox.score([GOOD]) == [GOOD_RESULT]
 
 
-async def test_a_large_batch_is_split_and_kept_in_order(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
+async def test_a_large_batch_is_split_and_kept_in_order(sandbox: Sandbox) -> None:
     results = await sandbox.score([ScoreRequest("leg_counting", {}, seed, ()) for seed in range(300)])
     prompts = [result.prompt for result in results if result]
     assert prompts == [build_task("leg_counting", {}, seed).prompt for seed in range(300)]
 
 
-async def test_all_layers_that_this_platform_has_are_reported(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
-    assert sandbox.layers == {}
-    assert not sandbox.confined
-    assert sandbox.describe() == "the sandbox has not started"
-    await nursery.start(sandbox.run)
+def test_all_layers_that_this_platform_has_are_reported(sandbox: Sandbox) -> None:
+    not_started = Sandbox()
+    assert not_started.layers == {}
+    assert not not_started.confined
+    assert not_started.describe() == "the sandbox has not started"
     assert set(sandbox.layers) == {"rlimits", "seccomp", "landlock", "namespaces", "unprivileged"}
     assert sandbox.reasoning_gym == "0.1.25"
     if sys.platform == "linux":
@@ -154,14 +143,8 @@ def test_a_platform_that_lacks_layers_is_described_as_such() -> None:
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-@linux
-async def test_zygote_and_child_are_locked_down_while_they_work(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
-    pid = zygote_of(sandbox)
-    nursery.start_soon(sandbox.score, [ENDLESS])
-    child = await child_of(pid)
-    for process in (pid, child):
+async def require_lockdown(zygote: int, child: int) -> None:
+    for process in (zygote, child):
         status = status_of(process)
         assert status["Uid"].split()[0] != "0"
         assert status["NoNewPrivs"] == "1"
@@ -174,16 +157,13 @@ async def test_zygote_and_child_are_locked_down_while_they_work(nursery: trio.Nu
     if os.getuid() == 0:
         # The null device three times and the pipe for its one result.
         assert len(descriptors_of(child)) == 4
-    nursery.cancel_scope.cancel()
 
 
 @linux
 async def test_a_batch_that_never_ends_is_killed_at_its_processor_limit(
-    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox_module, "CPU_SECONDS", 1)
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
     assert await sandbox.score([GOOD, ENDLESS]) == [None, None]
     assert sandbox.failures == {"timeout": 2}
     assert await sandbox.score([GOOD]) == [GOOD_RESULT]
@@ -192,11 +172,9 @@ async def test_a_batch_that_never_ends_is_killed_at_its_processor_limit(
 
 @linux
 async def test_a_batch_that_sleeps_is_killed_at_its_deadline(
-    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    nursery: trio.Nursery, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox_module, "WALL_SECONDS", 1.0)
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
     pid = zygote_of(sandbox)
 
     async def stop_the_child() -> None:
@@ -212,10 +190,8 @@ async def test_a_batch_that_sleeps_is_killed_at_its_deadline(
 
 @linux
 async def test_a_child_that_is_killed_fails_its_batch_alone(
-    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+    nursery: trio.Nursery, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
     pid = zygote_of(sandbox)
 
     async def kill_the_child() -> None:
@@ -230,7 +206,9 @@ async def test_a_child_that_is_killed_fails_its_batch_alone(
 
 
 @linux
-async def test_a_zygote_that_is_killed_fails_the_batch_and_comes_back(nursery: trio.Nursery) -> None:
+async def test_a_zygote_and_child_are_locked_down_and_one_that_is_killed_fails_the_batch_and_comes_back(
+    nursery: trio.Nursery,
+) -> None:
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     pid = zygote_of(sandbox)
@@ -238,6 +216,7 @@ async def test_a_zygote_that_is_killed_fails_the_batch_and_comes_back(nursery: t
 
     async def kill_the_zygote() -> None:
         children.append(await child_of(pid))
+        await require_lockdown(pid, children[0])
         os.kill(pid, signal.SIGKILL)
 
     nursery.start_soon(kill_the_zygote)

@@ -52,26 +52,19 @@ async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(nur
 
 
 @pytest.mark.usefixtures("_evil")
-async def test_the_longest_reply_of_the_right_shape_does_not_double_the_memory_of_the_zygote(nursery):
+async def test_the_longest_reply_of_the_right_shape_takes_little_memory_of_the_zygote_and_of_the_node(nursery):
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     await sandbox.score([HONEST])
     idle = kilobytes(sandbox, "VmRSS")
     digest = bytes.fromhex(evil_plugin.DIGEST.decode())
     longest = Scored("\U0001f600" * requests.MAX_PROMPT, digest, (), "\U0001f600" * requests.MAX_EXAMPLE)
-    assert await sandbox.score(batch({"longest": requests.MAX_BATCH})) == [longest] * requests.MAX_BATCH
-    assert kilobytes(sandbox, "VmHWM") < 2 * idle
-
-
-@pytest.mark.usefixtures("_evil")
-async def test_the_longest_reply_of_the_right_shape_takes_little_memory_of_the_node(nursery):
-    sandbox = Sandbox()
-    await nursery.start(sandbox.run)
-    await sandbox.score([HONEST])
     tracemalloc.start()
     try:
-        assert None not in await sandbox.score(batch({"longest": requests.MAX_BATCH}))
+        results = await sandbox.score(batch({"longest": requests.MAX_BATCH}))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    assert results == [longest] * requests.MAX_BATCH
     assert most < 32 * MEBIBYTE
+    assert kilobytes(sandbox, "VmHWM") < 2 * idle
