@@ -3,7 +3,7 @@
 An attacker that is in the mesh floods a node until it is refused; an honest peer of the node keeps its place.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -103,19 +103,7 @@ async def test_who_floods_is_out_of_the_mesh_and_cannot_come_back_at_once(
     assert b"again" not in victim.heard
 
 
-async def test_who_asks_back_into_the_mesh_in_back_off_is_kept_out(
-    victim: "Probe", attacker: "Attack", until: "Until"
-) -> None:
-    async with attacker(victim.address) as mallory:
-        await enter_mesh(victim, mallory, until)
-        await mallory.send_rpc(control(prune=[rpc_pb2.ControlPrune(topicID=TOPIC, backoff=60)]))
-        for _ in range(10):
-            await mallory.send_rpc(control(graft=[graft()]))
-        await until(lambda: score(victim, mallory.peer_id) < 0, within=HEARTBEATS)
-        assert not in_mesh(victim, mallory.peer_id)
-
-
-async def test_one_graft_in_back_off_is_refused_and_tolerated(
+async def test_one_graft_in_back_off_is_refused_and_tolerated_and_ten_are_charged(
     victim: "Probe", attacker: "Attack", until: "Until"
 ) -> None:
     async with attacker(victim.address) as mallory:
@@ -125,6 +113,10 @@ async def test_one_graft_in_back_off_is_refused_and_tolerated(
         await until(lambda: any(rpc.control.prune for rpc in mallory.received))
         assert not in_mesh(victim, mallory.peer_id)
         assert score(victim, mallory.peer_id) >= 0
+        for _ in range(10):
+            await mallory.send_rpc(control(graft=[graft()]))
+        await until(lambda: score(victim, mallory.peer_id) < 0, within=HEARTBEATS)
+        assert not in_mesh(victim, mallory.peer_id)
 
 
 async def test_who_offers_what_it_never_delivers_is_out_of_the_mesh(
@@ -145,28 +137,15 @@ async def test_who_offers_what_it_never_delivers_is_out_of_the_mesh(
 async def test_who_delivers_one_of_what_it_offered_is_not_charged(
     victim: "Probe", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.router.PROMISE_SECONDS", 3.0)
+    monkeypatch.setattr("sapo_node.net.router.PROMISE_SECONDS", 1.5)
     async with attacker(victim.address) as mallory:
         offered = [message_id(TOPIC, b"offered"), *ids(10)]
         await mallory.send_rpc(control(ihave=[rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=offered)]))
         await until(lambda: any(rpc.control.iwant for rpc in mallory.received))
         await mallory.send_rpc(mallory.rpc(mallory.message(b"offered")))
         await until(lambda: b"offered" in victim.heard)
-        await trio.sleep(4.5)  # longer than the promise and a heartbeat
+        await trio.sleep(3)  # longer than the promise and a heartbeat
         assert victim.router.scores.of(trio.current_time(), mallory.peer_id).offences == 0
-
-
-def wanted(mallory: "Attacker") -> Iterator[bytes]:
-    for rpc in mallory.received:
-        for iwant in rpc.control.iwant:
-            yield from iwant.messageIDs
-
-
-async def test_of_many_offered_ids_a_few_are_asked_for(victim: "Probe", attacker: "Attack", until: "Until") -> None:
-    async with attacker(victim.address) as mallory:
-        await mallory.send_rpc(control(ihave=[rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=ids(500))]))
-        await until(lambda: any(wanted(mallory)))
-        assert len(list(wanted(mallory))) == 32
 
 
 async def test_a_message_that_is_asked_for_again_and_again_is_sent_once_in_a_heartbeat(

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
@@ -66,23 +65,16 @@ def numbered(mallory: "Attacker", seqno: bytes) -> Any:
     return message
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        with_anothers_key,
-        with_a_long_key,
-        by_the_identity,
-        lambda peer: numbered(peer, b""),
-        lambda peer: numbered(peer, PADDING),
-    ],
-    ids=["the key of another peer", "a key and more", "an author of small order", "no number", "a long number"],
-)
-async def test_a_message_that_some_libraries_take_and_others_refuse_goes_no_further_and_is_charged_to_nobody(
-    start: "Start", attacker: "Attack", until: "Until", made: Any
+async def test_messages_that_some_libraries_take_and_others_refuse_go_no_further_and_are_charged_to_nobody(
+    start: "Start", attacker: "Attack", until: "Until"
 ) -> None:
+    """The key of another peer, a key and more, an author of small order, no number, a long number."""
     node = await start(1)
     async with mesh_peer(node, attacker, until) as other, attacker(node.address) as mallory:
-        await mallory.send_rpc(mallory.rpc(made(mallory)))
+        for made in (with_anothers_key, with_a_long_key, by_the_identity):
+            await mallory.send_rpc(mallory.rpc(made(mallory)))
+        for seqno in (b"", PADDING):
+            await mallory.send_rpc(mallory.rpc(numbered(mallory, seqno)))
         await mallory.send_rpc(mallory.rpc(mallory.message(b"the next one", seqno=2)))
         await until(lambda: forwarded_to(other))
         assert [message.data for message in forwarded_to(other)] == [b"the next one"]
