@@ -129,8 +129,13 @@ async def test_a_flood_evicts_no_rollout_of_a_peer_with_credit_that_came_by_the_
     assert {waits[name(each)] for each in far} == {EACH}
 
 
-@every_number_of_links
-@every_number_of_keys
+@pytest.mark.parametrize(
+    ("keys", "links"),
+    [
+        (64, NEIGHBOURS // 4),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 1), (1_024, 1), (1_024, NEIGHBOURS // 4))),
+    ],
+)
 async def test_a_flood_before_an_epoch_begins_refuses_no_newcomer_that_is_a_neighbour_or_behind_another_link(
     validator, neighbours, authors, keys, links
 ):

@@ -228,8 +228,8 @@ def busy(database):
     return overview(database)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 140])
-@pytest.mark.parametrize("height", [5, 10, 16, 24, 50])
+@pytest.mark.parametrize("width", [40, 140])
+@pytest.mark.parametrize("height", [5, 16, 50])
 def test_the_screen_fits_every_terminal_and_begins_with_what_needs_a_person(database, width, height):
     screen = _Screen(Console(width=width, height=height))
     screen.take(Started(busy(database)))

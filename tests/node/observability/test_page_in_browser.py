@@ -7,7 +7,6 @@ import pytest
 import trio
 
 from books import book_of
-from browser import browser
 from sapo_node.groups.record import Outcome, VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.dashboard.facts import Facts
@@ -32,12 +31,6 @@ window.release = async () => {
 };
 """
 """Holds the answers to requests of which PART is a part, until `release` is called."""
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory):
-    with browser(tmp_path_factory.mktemp("chromium")) as tab:
-        yield tab
 
 
 @pytest.fixture
