@@ -145,15 +145,15 @@ def columns(row, **changed):
 
 async def test_a_small_file_that_unfolds_to_much_memory_is_refused(exported, manifest, monkeypatch):
     folder = await exported()
-    monkeypatch.setattr("sapo_node.rollouts.verify.MEMORY", 2**29)
+    monkeypatch.setattr("sapo_node.rollouts.verify.MEMORY", 2**28)
     assert (await verify(folder, manifest, OpenScorer())).holds
     row = parquet.read_table(folder / GROUPS).to_pylist()[0]
-    zeros = arrow.repeat(arrow.scalar(0.0, arrow.float32()), 20_000_000)  # 0.6 GB as numbers of Python
+    zeros = arrow.repeat(arrow.scalar(0.0, arrow.float32()), 10_000_000)  # 0.3 GB as numbers of Python
     levels = arrow.ListArray.from_arrays(arrow.array([0, len(zeros)], arrow.int32()), zeros)
     parquet.write_table(columns(row, levels=levels), folder / GROUPS, compression="zstd")
     assert (folder / GROUPS).stat().st_size < 50_000
     limits = resource.getrlimit(resource.RLIMIT_AS)
-    with pytest.raises(LocalError, match=r"unfolds to more than 0\.5 GiB"):
+    with pytest.raises(LocalError, match=r"unfolds to more than 0\.25 GiB"):
         await verify(folder, manifest, OpenScorer())
     assert resource.getrlimit(resource.RLIMIT_AS) == limits
 
