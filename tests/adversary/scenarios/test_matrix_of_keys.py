@@ -216,27 +216,34 @@ def records(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def outcome(records):
-    [played] = play([SMALL], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True))
-    return played
+def played(records):
+    [outcome] = play([SMALL], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True))
+    return outcome
+
+
+@pytest.fixture
+def outcome():
+    """The outcome of crafted runs of honest strangers."""
+    rewards = {"alone": 0.5, "control": 0.6, "friends": 0.9, "defended": 0.6}
+    return outcome_of(SMALL[0], SHARE, [1], {arm: [record(reward)] for arm, reward in rewards.items()})
 
 
 SMALL = (replace(load_scenario("strangers"), scale="quick"), SHARE)
 
 
 @pytest.mark.slow
-def test_honest_strangers_are_measured_against_friends_without_any_attacker(outcome):
-    assert (outcome.attackers, outcome.peers) == (0, 6)
-    assert list(outcome.values) == ["defended"]
-    assert outcome.mean("defended", "reward_lost") == 0
-    assert -1 < outcome.mean("defended", "of_friends") < 1
+def test_honest_strangers_are_measured_against_friends_without_any_attacker(played):
+    assert (played.attackers, played.peers) == (0, 6)
+    assert list(played.values) == ["defended"]
+    assert played.mean("defended", "reward_lost") == 0
+    assert -1 < played.mean("defended", "of_friends") < 1
 
 
 @pytest.mark.slow
-def test_only_seeds_with_all_their_records_are_judged(outcome, records):
+def test_only_seeds_with_all_their_records_are_judged(played, records):
     [again] = recorded([SMALL], [1, 2], records)
     assert again.seeds == [1]
-    assert again.as_dict() == {**outcome.as_dict(), "seeds": [1]}
+    assert again.as_dict() == {**played.as_dict(), "seeds": [1]}
 
 
 @pytest.mark.slow

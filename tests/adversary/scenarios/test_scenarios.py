@@ -6,7 +6,6 @@ import json
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,10 +14,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from run_records import record
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.cli.main import main
 from sapo_adversary.scenarios.matrices import MATRICES, names_of, scenarios_of
-from sapo_adversary.scenarios.outcome import COLUMNS, rows
+from sapo_adversary.scenarios.outcome import COLUMNS, outcome_of, rows
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.play import play
 from sapo_adversary.scenarios.scenario import (
@@ -32,6 +32,8 @@ from sapo_adversary.scenarios.scenario import (
 )
 from sapo_adversary.scenarios.table import markdown
 from sapo_adversary.simulator.engine import ThisMachine
+from sapo_adversary.simulator.runs import record_path
+from sapo_adversary.simulator.versions import versions_now
 from sapo_protocol import LocalError
 
 
@@ -168,22 +170,20 @@ FALSE_CLAIMS = replace(load_scenario("false-claim"), scale="quick")
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    return tmp_path_factory.mktemp("records")
+def outcome():
+    """The outcome of crafted runs, in whose undefended arm each node trains on 10 false groups."""
+    runs = {arm: [record(0.5)] for arm in FALSE_CLAIMS.arms}
+    return outcome_of(FALSE_CLAIMS, SHARE, [1], {**runs, "undefended": [record(0.5, violations=10)]})
 
 
-@pytest.fixture(scope="module")
-def outcome(records):
-    [verified_or_unusable] = play(
-        [(FALSE_CLAIMS, SHARE)], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True)
+@pytest.mark.slow
+def test_a_defended_swarm_trains_on_nothing_false_where_an_undefended_one_does(tmp_path):
+    [played] = play(
+        [(FALSE_CLAIMS, SHARE)], [1], tmp_path, policies=tmp_path, engine=ThisMachine(1), console=Console(quiet=True)
     )
-    return verified_or_unusable
-
-
-def test_a_defended_swarm_trains_on_nothing_false_where_an_undefended_one_does(outcome):
-    assert outcome.mean("defended", "violations") == 0
-    assert outcome.mean("undefended", "violations") > 10
-    assert outcome.held
+    assert played.mean("defended", "violations") == 0
+    assert played.mean("undefended", "violations") > 10
+    assert played.held
 
 
 def test_every_metric_has_a_row_with_its_verdict(outcome):
@@ -205,9 +205,9 @@ def test_every_metric_has_a_row_with_its_verdict(outcome):
 
 def test_an_outcome_that_misses_a_bound_is_not_held(outcome):
     asked = replace(outcome.scenario, scale="full", holds={"banned": Bound(at_least=2)})
-    verified_or_unusable = replace(outcome, scenario=asked)
-    assert not verified_or_unusable.held
-    assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in verified_or_unusable.verdicts()]
+    stricter = replace(outcome, scenario=asked)
+    assert not stricter.held
+    assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in stricter.verdicts()]
 
 
 def test_an_attack_of_which_no_harm_was_asked_is_neither_harmful_nor_harmless(outcome):
@@ -327,7 +327,7 @@ def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path,
     assert (tmp_path / "mine.html").read_text() == drawn
 
 
-def test_results_tell_of_runs_that_were_played_with_other_code(outcome, records, tmp_path, run_here):
+def test_results_tell_of_runs_that_were_played_with_other_code(tmp_path, run_here):
     def judged_again():
         command = (
             "matrix",
@@ -344,14 +344,18 @@ def test_results_tell_of_runs_that_were_played_with_other_code(outcome, records,
         [found] = json.loads((tmp_path / "quick.json").read_text())["outcomes"]
         return told.err, found["versions"]["code"]
 
-    first, *others = records.iterdir()
-    for each in others:
-        shutil.copy(each, tmp_path)
-    now = outcome.versions["code"]
-    (tmp_path / first.name).write_text(first.read_text())
+    now = versions_now()["code"]
+    first, *others = [FALSE_CLAIMS.simulation(arm) for arm in FALSE_CLAIMS.arms]
+
+    def write(run, code):
+        versions = {"versions": {**versions_now(), "code": code}}
+        record_path(tmp_path, run).write_text(json.dumps(record(0.5) | versions | {"digest": run.digest()}))
+
+    for each in (first, *others):
+        write(each, now)
     told, code = judged_again()
     assert ("played earlier" in told, code) == (False, now)
-    (tmp_path / first.name).write_text(first.read_text().replace(now, "0123456789ab"))
+    write(first, "0123456789ab")
     told, code = judged_again()
     assert code.split(", ") == sorted([now, "0123456789ab"])
     assert f"code {code} (now {now})" in told
