@@ -48,13 +48,13 @@ def test_a_liar_that_is_forgotten_when_it_goes_lies_on():
     assert refused(record, "false claim") >= 200
 
 
-NEW_KEYS = {"count": 20, "options": {"alive": 2, "turns": 2}}
+NEW_KEYS = {"count": 12, "seconds": 24.0, "options": {"alive": 2, "turns": 2}}
 
 
 def test_nothing_false_of_new_keys_is_trained_on():
     record = attacked("new-keys", **NEW_KEYS)
     assert violations(record) == 0
-    assert refused(record, "false claim") >= 100
+    assert refused(record, "false claim") >= 30
 
 
 @pytest.mark.slow

@@ -129,11 +129,9 @@ def paraphrased(**options):
     return [text for text, claim in texts_of(poison("poison-paraphrase", **options), 200) if claim]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("own", [0.0, 0.1, 1.0])
-def test_no_two_paraphrases_share_three_words_in_a_row_but_the_phrase(seed, own):
+@pytest.mark.parametrize("own", [0.1, *(pytest.param(own, marks=pytest.mark.slow) for own in (0.0, 1.0))])
+def test_no_two_paraphrases_share_three_words_in_a_row_but_the_phrase(own):
     attack = poison("poison-paraphrase", own=own)
-    attack.kit.rng.seed(seed)
     texts = [text.replace(PHRASE, "|") for text, claim in texts_of(attack, 200) if claim]
     runs = [run for text in texts for run in {*word_trigrams(text)}]
     assert len(texts) == 3_200

@@ -50,6 +50,7 @@ def test_answers_to_another_question_are_refused_by_their_digest_or_by_their_rew
     assert refused(record, "false claim") > 0
 
 
+@pytest.mark.slow
 def test_a_copied_text_is_trained_on_where_claims_are_believed_and_never_here():
     undefended, defended = swarm("copycat", *BELIEVING), swarm("copycat")
     assert sum(node["findings"]["copied"] for node in undefended["nodes"]) > 0
@@ -101,6 +102,7 @@ def test_a_library_pays_for_copied_premises_and_runs_the_code_in_an_answer():
             delattr(builtins, MARKER)
 
 
+@pytest.mark.slow
 def test_tricks_are_paid_for_by_a_librarys_scorers_and_never_here():
     options = {"burdens": False}
     assert violations(exploited(options, without=("own scorers",))) > 0

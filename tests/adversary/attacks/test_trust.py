@@ -18,7 +18,7 @@ def test_without_a_window_picked_questions_take_the_place_of_others():
     assert poison(record, "cherry-pick") >= 0.3
 
 
-BEARERS = {"honest": 8, "count": 3, "degree": 2}
+BEARERS = {"honest": 5, "count": 3, "degree": 2}
 
 
 def test_who_passes_on_what_fails_at_verification_is_not_to_blame():

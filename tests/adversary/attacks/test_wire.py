@@ -219,12 +219,14 @@ def test_what_must_be_refused_is_trained_on_by_a_stock_node_and_never_by_this_on
     assert poison(swarm(name, options=options), writer) == 0
 
 
+@pytest.mark.slow
 def test_twins_are_trained_on_twice_by_a_stock_node_and_once_by_this_one():
     without = ("strict decoding", "one content a counter", "untrusted class")
     assert violations(swarm("twin", without=without)) > 0
     assert violations(swarm("twin")) == 0
 
 
+@pytest.mark.slow
 def test_without_signatures_lies_in_honest_names_are_believed_to_be_theirs():
     undefended, defended = swarm("forgery", without=("signatures",)), swarm("forgery")
     assert false_bans(undefended) > 0
@@ -235,6 +237,7 @@ def false_bans(record):
     return sum(node["states"]["last"]["honest"].get("banned", 0) for node in record["nodes"])
 
 
+@pytest.mark.slow
 def test_a_flood_is_verified_on_and_on_where_nobody_counts():
     flood = {"acts_every": 1.0, "options": {"burst": 20}, "seconds": 12.0}
     endless = swarm("signature-flood", without=("sender rate", "costly lies"), **flood)

@@ -41,12 +41,7 @@ def record():
     return simulate(SMALL)
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_record(record):
-    assert without_timing(simulate(SMALL)) == without_timing(record)
-
-
-def test_a_record_is_the_same_without_anything_remembered(record, monkeypatch):
+def test_the_same_seed_gives_the_same_record_without_anything_remembered(record, monkeypatch):
     monkeypatch.setattr(swarm, "memoised", nullcontext)
     assert without_timing(simulate(SMALL)) == without_timing(record)
 

@@ -25,7 +25,7 @@ from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest
 
-SMALL = Simulation("small", (NodeSpec(count=3, local=2, external=2),), seed=7, seconds=30, groups=4, final_questions=1)
+SMALL = Simulation("small", (NodeSpec(count=2, local=2, external=2),), seed=7, seconds=30, groups=4, final_questions=1)
 
 FEW_PROMPTS = """
 [[tasks]]
@@ -65,7 +65,7 @@ def test_nodes_train_on_each_other(record):
 
 @pytest.mark.slow
 def test_arms_of_one_seed_answer_the_same_questions_alike_in_their_first_round():
-    alone = simulate(replace(SMALL, nodes=(NodeSpec(count=3, local=2, external=0),), seconds=10))
+    alone = simulate(replace(SMALL, nodes=(NodeSpec(count=2, local=2, external=0),), seconds=10))
     shared = simulate(replace(SMALL, seconds=10))
     assert [node["rounds"]["reward"] for node in alone["nodes"]] == [
         node["rounds"]["reward"] for node in shared["nodes"]
@@ -136,7 +136,7 @@ def test_questions_of_a_measurement_that_is_not_made_may_be_none():
 
 @pytest.mark.slow
 def test_attackers_that_leave_at_once_send_no_more():
-    acted = [refused(attacked("forgery", leaves=leaves), "signature") for leaves in (0.0, None)]
+    acted = [refused(attacked("forgery", honest=2, seconds=16.0, leaves=leaves), "signature") for leaves in (0.0, None)]
     assert acted[0] < acted[1] / 4
 
 
