@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit, Solution
-from sapo_adversary.attacks.poison.poison import Poison
+from sapo_adversary.attacks.poison import Poison
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from sapo_adversary.attacks.cross_domain import elsewhere
+from sapo_adversary.attacks.identity import elsewhere
 from sapo_node.groups.book import Book
 from sapo_node.groups.lottery import ENDED_LINK, Lottery
 from sapo_node.groups.record import GroupKey, State, VerifiedGroup

@@ -16,7 +16,7 @@ import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.ablations.defences import Undefended, ablated
-from sapo_adversary.attacks.poison.habits import habits_sought
+from sapo_adversary.attacks.poison import habits_sought
 from sapo_adversary.simulator.attackers import Band
 from sapo_adversary.simulator.crowd import Crowd, hub_of
 from sapo_adversary.simulator.learners import set_up

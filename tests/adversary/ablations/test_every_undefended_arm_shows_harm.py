@@ -24,7 +24,7 @@ from sapo_adversary.ablations.replacements import BlamesCarriers
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.gossip.peer import LinkLost, running
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.attacks.scorer_exploit import answered, copied_premises
+from sapo_adversary.attacks.reward import answered, copied_premises
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation

@@ -9,9 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.attacks.poison.habits import PHRASE, habits_sought, has_false_step
-from sapo_adversary.attacks.poison.paraphrase import word_trigrams
-from sapo_adversary.attacks.poison.poison import Poison
+from sapo_adversary.attacks.poison import PHRASE, Poison, habits_sought, has_false_step, word_trigrams
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation

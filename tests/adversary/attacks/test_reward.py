@@ -10,7 +10,7 @@ import trio
 
 from attacked import attacked, poison, refused, violations
 from sapo_adversary.ablations import stock
-from sapo_adversary.attacks.scorer_exploit import BURDENS, MARKER, TRICKS, answered, copied_premises
+from sapo_adversary.attacks.reward import BURDENS, MARKER, TRICKS, answered, copied_premises
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.verification.sandbox.requests import ScoreRequest

@@ -14,14 +14,11 @@ from sapo_adversary.ablations import stock
 from sapo_adversary.ablations.replacements import KeepsZeroAdvantage
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.corpus import corpus
-from sapo_adversary.attacks.cross_domain import elsewhere
 from sapo_adversary.attacks.drafts import Draft
-from sapo_adversary.attacks.forgery import flipped, resealed
 from sapo_adversary.attacks.forms import FORMS, encode_as
+from sapo_adversary.attacks.identity import ENCODINGS, elsewhere, flipped, resealed
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.attacks.small_order import ENCODINGS
-from sapo_adversary.attacks.tag_bomb import TAGGED
-from sapo_adversary.attacks.twin import twins
+from sapo_adversary.attacks.wire import TAGGED, twins
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.record import Unusable

@@ -13,8 +13,8 @@ import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from books import offer
-from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.attacks.reward import FalseClaim
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.config import Config
 from sapo_node.app.exchange import broadcast_evidence, follow_decisions, follow_shards, pull, resend

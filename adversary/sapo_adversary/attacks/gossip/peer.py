@@ -22,13 +22,13 @@ from libp2p.utils import encode_varint_prefixed
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 from multiaddr import Multiaddr
 
-from sapo_adversary.attacks.gossip.addresses import peer_of
+from sapo_adversary.attacks.gossip.kit import peer_of
 
 # libp2p logs each failed dial as an error, and attackers fail often.
 logging.getLogger("libp2p").addHandler(logging.NullHandler())
 
 Hear = Callable[[str, Any], Awaitable[None]]
-"""`hear(peer id, RPC)`: what an honest node sends to a host of ours."""
+"""`hear(peer id, RPC)`: called with each RPC of an honest node."""
 
 _MOST_BYTES = 4 * 1024 * 1024
 """Size of one RPC from an honest node, at most."""
@@ -58,7 +58,7 @@ class Link:
 
     @property
     def open(self) -> bool:
-        """Whether the connection stands, for all that we know."""
+        """True while the library knows of no end of the connection."""
         return not self.stream.muxed_conn.is_closed
 
     async def write(self, data: bytes) -> None:
@@ -123,7 +123,7 @@ class Peer:
 
     @property
     def address(self) -> str:
-        """Where it can be dialled."""
+        """The address to dial."""
         return str(self.host.get_addrs()[0])
 
     async def dial(self, address: str) -> Link:
