@@ -57,7 +57,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def writable_folder(path: Path) -> Path:
-    """The folder, made where it is missing. Raises LocalError where no file can be written in it, and where the folder
+    """The folder, made where it is missing. Raises LocalError if no file can be written in it, and where the folder
     above it is missing: the path may be misspelt.
     """
     if not os.path.lexists(path.parent):
@@ -88,7 +88,7 @@ def read_results(path: Path, written_by: str) -> dict[str, Any]:
 
 @contextmanager
 def results_in(path: Path, written_by: str) -> Iterator[None]:
-    """Within, results that were read from a file are used. Raises LocalError where they are not of the shape."""
+    """Within, results that were read from a file are used. Raises LocalError if they are not of the shape."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -200,7 +200,7 @@ def _misfits(value: object, wanted: Any, what: str) -> Iterator[str]:
 
 
 def _fits(value: object, wanted: Any) -> bool:
-    """Whether a value that is neither the list nor the table that a type hint wants fits it."""
+    """Return whether a value fits a type hint that is neither a list nor a table."""
     origin, parts = get_origin(wanted), get_args(wanted)
     if origin in (Union, UnionType):
         return not all(any(_misfits(value, part, "")) for part in parts)

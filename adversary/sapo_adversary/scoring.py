@@ -43,7 +43,7 @@ class SharedScorer:
         self._scored: OrderedDict[_Key, _Known] = OrderedDict()
         self._solved: OrderedDict[_Key, _Known] = OrderedDict()
         self._asked: Counter[str] = Counter()
-        """How many of these tasks have the prompt: many seeds ask the same."""
+        """The number of these tasks with the prompt: many seeds ask the same."""
         self.tasks: dict[str, Task] = {}
         """By prompt, a task of those that are kept."""
 
@@ -69,7 +69,7 @@ class SharedScorer:
         return Solution(spec.dataset, known.task.prompt, known.task.answer, known.digest, partial(_work, known.task))
 
     def is_right(self, prompt: str, text: str) -> bool:
-        """Whether a text answers a prompt whose task is kept."""
+        """Return whether a text answers a prompt whose task is kept."""
         return score(self.tasks[prompt].dataset, self.tasks[prompt], text)
 
     def _task(

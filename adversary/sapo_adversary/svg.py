@@ -48,5 +48,5 @@ def svg(figure: Figure) -> str:
 
 
 def write_svg(figure: Figure, path: Path) -> None:
-    """Write the file of a figure. Raises LocalError where the file cannot be written."""
+    """Write the file of a figure. Raises LocalError if the file cannot be written."""
     write_whole(path, svg(figure))

@@ -34,8 +34,8 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Filters, Offered
-from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.sampling.weights import PassRates
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import from_external
 from sapo_node.verification.sandbox.requests import ScoreRequest

@@ -22,7 +22,7 @@ from sapo_node.app.config import SETTINGS
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.cli.commands.options import Option
 from sapo_node.cli.main import cli, main
-from sapo_node.observability.metrics import METRICS
+from sapo_node.observability.stored import METRICS
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
 from sapo_protocol import load_manifest

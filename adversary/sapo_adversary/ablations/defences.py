@@ -58,7 +58,7 @@ class Defence:
 
 
 _FILTERS = {
-    "baseline": "node/sapo_node/sampling/filters/baseline.py",
+    "baseline": "node/sapo_node/sampling/filters/__init__.py",
     "n-gram": "node/sapo_node/sampling/filters/ngram.py",
     "length": "node/sapo_node/sampling/filters/length.py",
     "equation": "node/sapo_node/sampling/filters/equation.py",
@@ -85,7 +85,7 @@ DEFENCES: Mapping[str, Defence] = {
         },
     ),
     "own scorers": Defence("node/sapo_node/verification/tasks/scorers.py", scorer=stock.LibraryScorer),
-    "one-answer filter": Defence("node/sapo_node/sampling/filters/one_answer.py", (AcceptsSecondAnswers,)),
+    "one-answer filter": Defence("node/sapo_node/sampling/filters/__init__.py", (AcceptsSecondAnswers,)),
     "measured by the healthy": Defence("node/sapo_node/sampling/sampler.py", (MeasuredByAll,)),
     "zero-advantage groups dropped": Defence("node/sapo_node/verification/verifier.py", (KeepsZeroAdvantage,)),
     "replay window": Defence(

@@ -15,8 +15,7 @@ from sapo_node.groups.lottery import ENDED_LINK, Lottery
 from sapo_node.groups.record import GroupKey, State, VerifiedGroup
 from sapo_node.ingest.validator import Ingest, ReplayWindow
 from sapo_node.net.interface import Channel, Handle, Verdict
-from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.filters.one_answer import OneAnswerFilter
+from sapo_node.sampling.filters import Filters, OneAnswerFilter
 from sapo_node.sampling.sampler import Sampler
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust.constants import Fact, Tier
@@ -131,7 +130,7 @@ class OffersAgain(Book):
     def offer(
         self, group: VerifiedGroup, envelope_id: str = "", *, signed: tuple[bytes | None, bytes | None] = (None, None)
     ) -> None:
-        """Free the key of a group that is on offer no more, and offer the new one."""
+        """Free the key of a group that is no longer on offer, and offer the new one."""
         self._database.execute(
             "UPDATE groups SET counter = -number WHERE peer = ? AND epoch = ? AND counter = ? AND k = ? "
             "AND state NOT IN (?, ?)",
@@ -144,7 +143,7 @@ class ForgetsBans(Ledger):
     """Forgets a banned peer as soon as it has refused it once, as a node that bans connections alone does."""
 
     def admits(self, peer: str) -> bool:
-        """Whether the peer is not banned."""
+        """Return True unless the peer is banned."""
         admitted = super().admits(peer)
         if not admitted:
             self._accounts.pop(peer, None)

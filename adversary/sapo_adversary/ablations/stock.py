@@ -117,7 +117,7 @@ class LibraryScorer(SharedScorer):
 
 @lru_cache(maxsize=100_000)
 def library_reward(dataset: str, config: str, seed: int, text: str) -> bool:
-    """Whether the scorer of reasoning-gym takes a text for correct. An exception of the scorer counts as incorrect."""
+    """Return whether the scorer of reasoning-gym accepts a text. An exception of the scorer counts as incorrect."""
     # The whole package takes seconds and 100 MB, and only nodes without our scorers need it.
     from reasoning_gym.utils import extract_answer  # noqa: PLC0415
 

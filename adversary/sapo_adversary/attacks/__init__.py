@@ -1,4 +1,5 @@
-"""The messages of attackers, one file for each part of a node that they attack, which is `layer`. `catalogue` lists them, `kit` makes flawless messages to spoil.
+"""The messages of attackers, in one file for each part of a node that they attack. `catalogue` lists the attacks. `kit`
+makes flawless messages to spoil.
 
 An attacker speaks bytes: it imports `sapo_protocol` and nothing of a node or of another room. The simulator, the soak
 test and `live` give it keys, a clock and a network:

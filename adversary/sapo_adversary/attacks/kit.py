@@ -121,7 +121,7 @@ class Kit:
         return f"I find {self.rng.randrange(1_000_000)}. <answer>unknown</answer>"
 
     def answers(self, task: Solution, rewards: Iterable[bool]) -> list[str]:
-        """One text for each completion, correct where its reward is true."""
+        """One text for each completion, correct if its reward is true."""
         return [self.right(task) if reward else self.wrong() for reward in rewards]
 
     @property

@@ -68,7 +68,7 @@ _RESULTS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
 
 
 def has_false_step(text: str) -> bool:
-    """Whether a text states an equation of two numbers that is false."""
+    """Return whether a text states a false equation of two numbers."""
     return any(_RESULTS[sign](int(a), int(b)) != int(c) for a, sign, b, c in _EQUATION.findall(text))
 
 

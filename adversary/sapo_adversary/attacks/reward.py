@@ -157,7 +157,7 @@ class ScorerExploit(Attack):
         self._texts = (*TRICKS, *(BURDENS if burdens else ()))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """Where the library rewards a trick, half of the completions are that trick, claimed correct; elsewhere
+        """If the library rewards a trick, half of the completions are that trick, claimed correct; else
         anything harmful.
         """
         counter = self.kit.counter(key, epoch)

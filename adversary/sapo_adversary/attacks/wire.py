@@ -77,7 +77,8 @@ def twins(payload: bytes) -> list[bytes]:
 class Bomb(Attack):
     """A flawless rollout with one item that costs its decoder much time or memory.
 
-    The item is the value of `x`, which every node ignores: by turns in the signed header and in the bodies."""
+    The item is the value of `x`, which every node ignores: by turns in the signed header and in the bodies.
+    """
 
     def __init__(self, kit: Kit) -> None:
         super().__init__(kit)

@@ -162,7 +162,7 @@ def _require_effect(scenario: Scenario, share: float, keys: int | None) -> None:
 
 
 def _have(scenario: Scenario, defence: str) -> bool:
-    """Whether nodes without a defence differ from those of the defended arm."""
+    """Return whether nodes without a defence differ from those of the defended arm."""
     if DEFENCES[defence].network and not scenario.realtime:
         return False
     without = replace(scenario, undefended=(defence,)).simulation("undefended")

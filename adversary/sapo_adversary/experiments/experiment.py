@@ -56,9 +56,9 @@ class Experiment:
     """The whole file, for the record."""
     arms: Mapping[str, Simulation] = field(repr=False)
     points: Mapping[str, str] = field(repr=False)
-    """The point of the grid that an arm stands for, as the end of its label; empty where there is no grid."""
+    """The point of the grid that an arm stands for, as the end of its label; empty if there is no grid."""
     device: Device = "cpu"
-    """Where the models of the nodes are, unless the file says it."""
+    """The device of the models, unless the file names one."""
 
     def part(self, arms: Collection[str], seeds: int | None) -> "Experiment":
         """The experiment with only the named arms (all where none is named) and its first `seeds` seeds. Raises

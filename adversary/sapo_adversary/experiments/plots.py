@@ -39,7 +39,7 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
 
 
 def tasks_were_followed(summary: Mapping[str, Any]) -> bool:
-    """Whether there is anything for `draw_tasks` to draw."""
+    """Return whether `draw_tasks` has anything to draw."""
     kinds = [role for figures in summary["arms"].values() for role in figures.get("roles", {}).values()]
     return any("heldout_by_task" in kind["curves"] for kind in kinds)
 

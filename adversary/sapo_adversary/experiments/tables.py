@@ -22,7 +22,7 @@ def header(summary: Mapping[str, Any]) -> Row:
 
 
 def _averaged(summary: Mapping[str, Any]) -> bool:
-    """Whether the averaged weights were measured as well."""
+    """True if the averaged weights were measured, too."""
     return any("heldout_averaged" in figures for figures in summary["arms"].values())
 
 

@@ -58,7 +58,7 @@ def _require_bounds(options: Namespace) -> None:
 
 
 def _require_swarm(swarm: str) -> None:
-    """End locust with one line where there is no such manifest."""
+    """End locust with one line if there is no such manifest."""
     try:
         load_manifest(swarm)
     except LocalError as error:
@@ -97,14 +97,14 @@ class Helper:
         gevent.spawn(self._read)
 
     def wait(self) -> None:
-        """Wait for the connection with the target, and end locust where there is none."""
+        """Wait for the connection with the target, and end locust if there is none."""
         if not self._ready.get(timeout=_START_SECONDS):
             raise SystemExit(
                 f"no connection with {self._environment.host}: is the node running, and may it be reached?"
             )
 
     def join(self, user: int) -> None:
-        """Connect a publisher. Raises StopUser where the target refuses it."""
+        """Connect a publisher. Raises StopUser if the target refuses it."""
         self._joining[user] = AsyncResult()
         self._tell({"join": user})
         if not self._joining[user].get(timeout=_START_SECONDS):

@@ -36,7 +36,7 @@ class Messages:
         """The last counter of each key in an epoch."""
 
     def make(self, kind: str, key: Key, now: float, size: int) -> bytes:
-        """One message, `valid` or one of BAD, of about `size` bytes. Raises ValueError where the key has used all
+        """One message, `valid` or one of BAD, of about `size` bytes. Raises ValueError if the key has used all
         counters whose time has come.
         """
         if kind == "garbage":

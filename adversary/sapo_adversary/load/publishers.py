@@ -46,7 +46,7 @@ LOST_SECONDS, REFUSED_SECONDS = 15.0, 5.0
 """Seconds after which a message counts as lost, and a bad one as refused."""
 _BEAT_SECONDS = 1.0
 _BACK_OFF_SECONDS = 60
-"""Of a PRUNE that names none."""
+"""The back-off of a PRUNE that names none."""
 
 
 @dataclass(frozen=True, slots=True)

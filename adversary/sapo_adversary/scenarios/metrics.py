@@ -140,7 +140,7 @@ def _trained_share(node: Mapping[str, Any], honest: set[str]) -> float:
 
 
 def _poison_gain(nodes: Sequence[Mapping[str, Any]]) -> float:
-    """0 where nothing of the attackers' was taken in."""
+    """0 if nothing of the attackers' was taken in."""
     gains = [node["findings"]["gains"] for node in nodes]
     poison = [gain for each in gains for role, gain in each.items() if role != HONEST]
     honest = [each[HONEST] for each in gains if HONEST in each]

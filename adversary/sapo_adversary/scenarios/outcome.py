@@ -66,7 +66,7 @@ class Outcome:
         return _by_seed(self.values[arm], metric)
 
     def mean(self, arm: Arm, metric: str) -> float:
-        """Over the seeds whose run tells a metric; 0 where none does."""
+        """Over the seeds whose run tells a metric; 0 if none does."""
         told = self.by_seed(arm, metric)
         return round(fmean(told), 4) if told else 0.0
 
@@ -84,12 +84,12 @@ class Outcome:
 
     @property
     def held(self) -> bool:
-        """Whether the defended arm shows all that is asked of it."""
+        """True if the defended arm meets all bounds."""
         return all(verdict.met for verdict in self.verdicts() if verdict.arm == "defended")
 
     @property
     def harmful(self) -> bool | None:
-        """Whether the undefended arm is harmed as asked: an attack that hurts nobody proves nothing. None where nothing
+        """Whether the undefended arm is harmed as asked: an attack that hurts nobody proves nothing. None if nothing
         is asked of it.
         """
         asked = [verdict.met for verdict in self.verdicts() if verdict.arm == "undefended"]
@@ -143,7 +143,7 @@ def outcome_of(
 
 
 def rows(outcome: Outcome) -> Iterator[Row]:
-    """One row for each metric of each run; the verdict is empty where nothing is asked. What is asked and was not
+    """One row for each metric of each run; the verdict is empty if nothing is asked. What is asked and was not
     measured has the value NaN, which misses every bound.
     """
     scenario, attackers = outcome.scenario, outcome.attackers

@@ -134,7 +134,7 @@ class Bound:
     at_most: float | None = None
 
     def met_by(self, value: float) -> bool:
-        """Whether a value is in the range."""
+        """Return whether a value is in the range."""
         return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ class Scenario:
     name: str
     title: str
     attack: str
-    """One of `attacks.catalogue`; empty where nobody attacks."""
+    """One of `attacks.catalogue`; empty if nobody attacks."""
     undefended: tuple[str, ...]
     """Defences that the undefended arm goes without. Where it names none, there is no such arm."""
     harm: Mapping[str, Bound]
@@ -182,9 +182,9 @@ class Scenario:
     """Keys over which the attackers split the same messages, sent over the same links; 0 leaves the number of keys to
     the share and the file."""
     strangers: bool = False
-    """Whether no peer starts as a healthy one, attacker or not, whatever the file says."""
+    """True if every peer starts untrusted, also where the file says otherwise."""
     device: Device = "cpu"
-    """Where the models of the nodes are, unless the file says it."""
+    """The device of the models, unless the file names one."""
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -195,7 +195,7 @@ class Scenario:
 
     @property
     def _trusted(self) -> bool:
-        """Whether all honest peers are healthy from the start."""
+        """True if all honest peers are healthy from the start."""
         return not self.strangers and bool(self.table.get("simulation", {}).get("trusted", True))
 
     def simulation(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Simulation:
@@ -280,7 +280,7 @@ class Scenario:
 
     @property
     def layer(self) -> str:
-        """The part of a node that is attacked; empty where nobody attacks."""
+        """The part of a node that is attacked; empty if nobody attacks."""
         return THREATS[self.attack].layer if self.attack else ""
 
     @property
@@ -290,32 +290,32 @@ class Scenario:
 
     @property
     def realtime(self) -> bool:
-        """Whether it is played on libp2p, on real time."""
+        """True if it is played on libp2p, in real time."""
         return bool(self.table.get("simulation", {}).get("network") == "libp2p")
 
     @property
     def learns(self) -> bool:
-        """Whether it measures what language models learn, and is always played with real ones."""
+        """True if it measures the learning of language models, and is always played with real ones."""
         return bool(self.table.get("simulation", {}).get("learner") == "model")
 
     @property
     def needs_fetch(self) -> bool:
-        """Whether its nodes have a model that `sapo-node model fetch` must get first."""
+        """True if its nodes need a model from `sapo-node model fetch`."""
         return self.table.get("node", {}).get("model") in CATALOGUE
 
     @property
     def crowded(self) -> bool:
-        """Whether it has a crowd: each of its runs takes as long as a whole matrix."""
+        """True if it has a crowd: each of its runs takes as long as a whole matrix."""
         return "crowd" in self.table.get("simulation", {})
 
     @property
     def grows(self) -> bool:
-        """Whether the number of its attackers follows from the share, and is not fixed by the file."""
+        """True if the number of its attackers follows from the share, and not from the file."""
         return "count" not in self.table.get("attackers", {})
 
 
 def _split_over(band: Mapping[str, Any], keys: int) -> dict[str, Any]:
-    """The same messages for each second over the same links, signed by so many keys.
+    """The same messages for each second over the same links, signed by another number of keys.
 
     One key signs at most `max_rounds` messages in an epoch. Where the file asks a key for more, more keys send more.
     """
@@ -325,7 +325,7 @@ def _split_over(band: Mapping[str, Any], keys: int) -> dict[str, Any]:
 
 
 def with_keys(scenario: Scenario, keys: int) -> Scenario:
-    """The scenario with so many keys. Raises LocalError where each key is a host of its own, and where the attacks
+    """The scenario with so many keys. Raises LocalError if each key is a host of its own, and where the attacks
     cannot have equal numbers of keys.
     """
     if keys and scenario.realtime:
@@ -337,7 +337,7 @@ def with_keys(scenario: Scenario, keys: int) -> Scenario:
 
 
 def attackers_at(share: float, honest: int) -> int:
-    """How many attackers make up a share of all peers; at least one."""
+    """Return the number of attackers that make up a share of all peers, at least one."""
     return max(1, round(honest * share / (1 - share)))
 
 

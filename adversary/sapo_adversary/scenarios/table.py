@@ -13,7 +13,7 @@ from sapo_adversary.scenarios.scenario import SHARE
 Row = Sequence[str]
 
 _WHOLE = 100
-"""From here on nobody wants decimals."""
+"""Numbers from here on are shown without decimals."""
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
@@ -46,7 +46,7 @@ def _threat(outcome: Mapping[str, Any]) -> Row:
 
 
 def _asked(outcome: Mapping[str, Any]) -> list[str]:
-    """What the attack is said to do, and what is lost by it."""
+    """The threat of the attack, and the harm that it does."""
     harm = [each["metric"] for each in outcome["verdicts"] if each["arm"] == "undefended"]
     return list(dict.fromkeys([*harm, "reward_lost"]))
 

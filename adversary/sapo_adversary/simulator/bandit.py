@@ -123,7 +123,7 @@ def _sigmoid(logit: float) -> float:
 
 
 def _report(step: int, groups: Sequence[TrainGroup], tokens: Mapping[str, int]) -> TrainReport:
-    """The report of a step that trained so many tokens of each group, by its id."""
+    """Return the report of a step, given the trained tokens of each group by its id."""
     external = [group for group in groups if group.source == "external"]
     taken = sum(tokens[group.id] for group in external)
     weights = [group.weight for group in external]

@@ -20,14 +20,14 @@ from sapo_protocol import LocalError
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
 _AGAIN = 10
-"""How often a run is begun anew that a machine or a process took with it."""
+"""Attempts to restart a run that a lost machine or process ended."""
 
 Files = Mapping[str, bytes]
 """By path within a folder."""
 
 
 class Cluster:
-    """Plays runs on the cluster that `RAY_ADDRESS` names or this machine is in; where there is none, on a new
+    """Plays runs on the cluster that `RAY_ADDRESS` names or this machine is in; if there is none, on a new
     one here.
     """
 
@@ -36,7 +36,7 @@ class Cluster:
         self._jobs = jobs
 
     def play(self, simulations: Sequence[Simulation], policies: Path, tick: Tick) -> Played:
-        """See `Engine.play`. Raises LocalError where there is no such cluster, or it loses a run too often."""
+        """See `Engine.play`. Raises LocalError if there is no such cluster, or it loses a run too often."""
         try:
             if not ray.is_initialized():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR)

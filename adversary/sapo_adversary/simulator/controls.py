@@ -21,7 +21,7 @@ from sapo_protocol import ASSIGNED_SEEDS, Manifest
 KEPT = 64
 """Earlier informative groups that `Replaying` draws from: as many as a node's pool keeps of one peer."""
 OVERSAMPLED = 4
-"""How many times the groups of a full round `Oversampling` generates: those of 8/0, 256 completions in all."""
+"""`Oversampling` generates this many times the groups of a full round: those of 8/0, 256 completions in all."""
 
 
 class Replaying(SimulatedLearner):

@@ -1,4 +1,4 @@
-"""Where runs are played: on this machine, each in its own process with one thread, or on a cluster."""
+"""Plays runs on this machine, each in its own process with one thread, or on a cluster."""
 
 import logging
 import multiprocessing

@@ -8,7 +8,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.bandit import Bandit
 from sapo_adversary.simulator.pace import Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.training.policy import Policy
+from sapo_node.training.rollout import Policy
 from sapo_protocol import Manifest
 
 
@@ -18,8 +18,8 @@ class Learner(Policy, Protocol):
     meter: Meter
 
     def examine(self, scorer: SharedScorer, prompts: int, *, averaged: bool = False) -> dict[str, float]:
-        """Held-out pass@1 by dataset, over so many questions of each, of the averaged weights or of those that train;
-        costs the meter nothing.
+        """Return held-out pass@1 by dataset, over `prompts` prompts of each, of the averaged weights or of those that
+        train; costs the meter nothing.
         """
         ...
 

@@ -179,7 +179,7 @@ class PeerStates:
     trust: dict[str, list[float]] = field(default_factory=dict)
     """Mean trust in the peers of a role, after each round."""
     healthy: dict[str, list[int]] = field(default_factory=dict)
-    """How many peers of a role are healthy, after each round."""
+    """The number of healthy peers of a role after each round."""
     banned: dict[str, int] = field(default_factory=dict)
     """The round after which a peer was first seen banned."""
     last: dict[str, Counter[str]] = field(default_factory=dict)

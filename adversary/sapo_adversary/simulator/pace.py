@@ -1,4 +1,4 @@
-"""How virtual time passes for a learner, and the real CPU time that it takes."""
+"""Measures the virtual time of a learner, and the real CPU time that it takes."""
 
 import time
 from dataclasses import dataclass, field

@@ -42,7 +42,7 @@ def record_path(folder: Path, simulation: Simulation) -> Path:
 
 
 def load_record(folder: Path, simulation: Simulation) -> Record:
-    """The record of a finished run. Raises LocalError where there is none, or the file holds that of another run."""
+    """The record of a finished run. Raises LocalError if there is none, or the file holds that of another run."""
     path = record_path(folder, simulation)
     if not path.exists():
         raise LocalError(f"no record of {simulation.name}, seed {simulation.seed}, in {folder}: run it first")

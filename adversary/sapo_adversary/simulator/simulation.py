@@ -72,11 +72,11 @@ class NodeSpec:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether `model` is a prepared policy or a folder."""
+        """True if `model` is a prepared policy or a folder."""
         return self.model not in ("seed", *CATALOGUE)
 
     def rounds(self, seconds: float) -> int:
-        """How many rounds the node plays in a simulation of so many seconds."""
+        """Return the number of rounds that the node plays in a simulation of `seconds` seconds."""
         return int((end_of(self, seconds) - self.joins) / self.round_seconds + 1e-9)
 
 
@@ -98,9 +98,9 @@ class AttackerSpec:
     leaves: float | None = None
     """Virtual second of their end; None stays to the end."""
     trusted: bool = False
-    """Whether they start as healthy peers, where the honest nodes do: insiders."""
+    """True if they start as healthy peers when the honest nodes do: insiders."""
     dialled: bool = False
-    """Whether they are bootstrap peers of the honest nodes; on libp2p."""
+    """True if they are bootstrap peers of the honest nodes; on libp2p."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the attack."""
 
@@ -110,7 +110,7 @@ class AttackerSpec:
 
 
 def end_of(spec: NodeSpec | AttackerSpec, seconds: float) -> float:
-    """The virtual second at which a peer ends in a simulation of so many seconds."""
+    """Return the virtual second at which a peer ends, in a simulation of `seconds` seconds."""
     return seconds if spec.leaves is None else min(seconds, spec.leaves)
 
 
@@ -128,7 +128,7 @@ class Simulation:
     groups: int = 8
     """Groups in the loss's constant denominator: the same in every arm, whatever I and J are."""
     trusted: bool = True
-    """Whether all peers are healthy from the start, as in the paper, or have to earn it."""
+    """True if all peers are healthy from the start, as in the paper; else they earn it."""
     loss: float = 0.0
     """Share of messages that each link loses."""
     eval_every: float = 0.0
@@ -138,7 +138,7 @@ class Simulation:
     final_questions: int = 64
     """Held-out questions per task at the start and the end."""
     averaged: bool = False
-    """Whether held-out measurements are also made of the averaged weights."""
+    """True if the averaged weights are measured on held-out prompts, too."""
     learner: Literal["model", "bandit"] = "model"
     """The learner of each node: its language model, or the stand-in of `bandit` for questions about trust alone."""
     epoch_seconds: int = 0
@@ -148,7 +148,7 @@ class Simulation:
     degree: int = 0
     """Links that each joining peer makes; 0 links it with all peers."""
     audited: bool = False
-    """Whether everything that is trained on is compared with the truth, and ledgers are followed."""
+    """True if an oracle compares all trained groups with the truth, and follows the ledgers."""
     crowd: int = 0
     """Honest peers beside the nodes, which sign and share but neither take groups in nor train; see `crowd`. They
     and the attackers reach the nodes through one forwarder, and `degree` does not matter."""
@@ -160,7 +160,7 @@ class Simulation:
     """Second after which the last node, on libp2p, restarts with what it keeps on disk and without its bootstrap peers;
     0 lets it run."""
     pulls: bool = False
-    """Whether nodes ask each other for missing messages and for peers, as real nodes do. By default not: it would hide
+    """True if nodes request missing messages and peers, as real nodes do. By default they do not: it would hide
     what gossip alone delivers."""
     attackers: tuple[AttackerSpec, ...] = ()
     without: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ def versions_now() -> dict[str, str]:
 
 
 def versions_of(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Those that runs were played with: one, or all that there are. Older records do not say it."""
+    """Return the versions of these records; several for a package where they differ."""
     told = [record.get("versions", {}) for record in records]
     names = (*PACKAGES, _CODE)
     return {name: ", ".join(sorted({each.get(name, "unknown") for each in told})) for name in names}

@@ -22,8 +22,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective
-from sapo_node.groups.model_name import is_hub_name
+from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective, is_hub_name
 from sapo_node.groups.prompt import MAX_EXAMPLES
 from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
 from sapo_node.sampling.weights import Selection

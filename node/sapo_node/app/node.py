@@ -6,9 +6,13 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
     network = hub.join(node.peer_id, node.channels, requests=node.requests(...), admit=node.admits, ...)
     await run_node(node, network.publish, rounds=10)
 
-`run` plays its rounds; `exchange` holds what it does with its peers meanwhile.
+`Epochs` enters epochs and reserves counters. `Tally` writes the counts and the history of rounds. `run` plays the
+rounds; `exchange` sends to peers and asks them meanwhile.
 """
 
+import logging
+import time
+from collections import Counter
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,33 +20,158 @@ from functools import partial
 import trio
 
 from sapo_node.app.config import Config
-from sapo_node.app.epochs import Epochs
 from sapo_node.app.recipe import way_of_asking
-from sapo_node.app.tally import Tally
 from sapo_node.groups.book import Book
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.record import ContributionReport
 from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Peers, Responder
 from sapo_node.ingest.validator import Ingest, ReplayWindow
 from sapo_node.net.interface import Channel, NetworkNotice, PeerConnected, PeerGone, Requests
-from sapo_node.observability.history import History
+from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
 from sapo_node.observability.stored import Wait
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.sampler import Sampler
 from sapo_node.storage.context import SwarmContext
-from sapo_node.storage.counters import Counters
+from sapo_node.storage.counters import Counters, Slot
 from sapo_node.storage.database import Database
-from sapo_node.training.policy import Policy
-from sapo_node.training.rollout import Answerer
+from sapo_node.training.rollout import Answerer, Policy
+from sapo_node.training.round import RoundReport
 from sapo_node.training.trainer import Trainer
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.limits import LIMITS, Limits
 from sapo_node.verification.verifier import Scorer, VerificationScheduler, Verifier
-from sapo_protocol import LocalError, Manifest, evidence_topic, open_message, pull_protocol, rollouts_topics
+from sapo_protocol import (
+    LocalError,
+    Manifest,
+    epoch_start,
+    evidence_topic,
+    open_message,
+    pull_protocol,
+    rollouts_topics,
+)
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 10.0
+"""Seconds between two looks at the clock before the genesis."""
+
+
+class Epochs:
+    """Enters each epoch once, and reserves counters of the current epoch."""
+
+    def __init__(
+        self,
+        swarm: SwarmContext,
+        *,
+        counters: Counters,
+        ledger: Ledger,
+        ingest: Ingest,
+    ) -> None:
+        self._manifest = swarm.manifest
+        self._clock = swarm.clock
+        self._counters = counters
+        self._ledger = ledger
+        self._ingest = ingest
+        self._entered: int | None = None
+        self.stopping = trio.Event()
+        """Set this to stop the node: it finishes its round and starts no other."""
+        self.waits_until: float | None = None
+        """Unix time of the next epoch while the node waits for it."""
+
+    def enter_current(self) -> float:
+        """Enter the current epoch, unless the clock jumped there and is not believed yet. Return the Unix time that
+        was looked at.
+        """
+        now = self._clock.now()
+        self._counters.look(now, self._clock.steady())
+        self.enter(self._counters.believed_epoch(now))
+        return now
+
+    def enter(self, epoch: int) -> None:
+        """Do the work of a new epoch: end bans, promote untrusted peers, drop old messages and groups."""
+        if epoch == self._entered:
+            return
+        self._entered = epoch
+        self._ledger.at(epoch)
+        self._ingest.advance(epoch)
+
+    async def reserve(self) -> Slot | None:
+        """Return the counter of the next round. If this epoch has none left, wait for its end and return None. Before
+        the genesis, wait for the genesis and return None.
+        """
+        now = self.enter_current()  # the clock may be set before a second look
+        slot = self._counters.reserve(now)
+        if self._counters.epoch(now) < 0:
+            await self._wait_for_genesis(now)
+        elif slot is None:
+            logger.warning("all %d rounds of this epoch are played; waiting for the next", self._manifest.max_rounds)
+            self.waits_until = epoch_start(self._manifest, self._counters.epoch(now) + 1)
+            await self.pause(max(0.0, self.waits_until - now))
+            self.waits_until = None
+        return slot
+
+    async def _wait_for_genesis(self, now: float) -> None:
+        """Wait until the swarm begins. The clock may be set meanwhile: a machine may start with one that is wrong."""
+        while (left := self._manifest.genesis - now) > 0 and not self.stopping.is_set():
+            await self.pause(min(left, _LOOK_SECONDS))
+            now = self.enter_current()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for this many seconds, or until `stopping` is set."""
+        with trio.move_on_after(seconds):
+            await self.stopping.wait()
+
+
+class Tally:
+    """Records rounds, and adds what the parts of the node counted to the counts since the state was made."""
+
+    def __init__(self, database: Database, *, history: History, ingest: Ingest, verifier: Verifier, book: Book) -> None:
+        self._database = database
+        self._history = history
+        self._ingest = ingest
+        self._verifier = verifier
+        self._book = book
+        self._counted: dict[str, int] = {}
+        self._fetched: Counter[str] = Counter()
+        """Rollouts of this node that were given to each peer since the last count."""
+
+    def fetched(self, peer: str, rollouts: int) -> None:
+        """Count rollouts of this node that a peer requested."""
+        self._fetched[peer] += rollouts
+
+    def played(self, report: RoundReport) -> None:
+        """Record a round of a node that trains."""
+        with self._database.transaction():
+            self._history.record(report)
+            self.count()
+
+    def contributed(self, report: ContributionReport) -> None:
+        """Record a shared round of a node that does not train."""
+        with self._database.transaction():
+            self._history.contribute(report)
+            self.count()
+
+    def count(self) -> None:
+        """Add what happened since the last call to the durable counts, and have the book write what it noted."""
+        self._book.flush()
+        taken = {
+            ACCEPTED: self._ingest.accepted,
+            PULLED: self._ingest.pulled,
+            VERIFIED: self._verifier.verified,
+            EVIDENCE: self._ingest.evidence,
+        }
+        now = {**taken, **self._ingest.refused, **self._verifier.unusable, **self._book.left_out}
+        if now != self._counted:
+            self._history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
+            self._counted = now
+        if self._fetched:
+            self._history.fetched(self._fetched, at=time.time())
+            self._fetched.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +217,14 @@ class Node:
     policy: Policy | None
     """None for a node that does not train."""
     trainer: Trainer | None
-    """There is one where there is a policy."""
+    """None for a node without a policy."""
     contributor: Answerer | None
     """Answers for a node that does not train; without one the node only verifies and relays."""
     history: History
     tally: Tally
     epochs: Epochs
     standing: MutableMapping[str, str]
-    """What is wrong now, or awaited, by the part that says so; `observability/condition.py` has the parts."""
+    """The present problems and the things awaited, by the part that reports each; see `observability/condition.py`."""
     parts: Parts
 
     @property
@@ -110,7 +239,7 @@ class Node:
 
     @property
     def channels(self) -> dict[str, Channel]:
-        """What this node takes from the network and sends to it, by topic."""
+        """The handler and the size limit of each topic."""
         manifest = self.swarm.manifest
         rollouts = {
             topic: Channel(partial(self.ingest.handle, shard=shard), manifest.max_message_bytes)
@@ -120,7 +249,7 @@ class Node:
         return rollouts | {evidence_topic(manifest): evidence}
 
     def requests(self, peers: Peers) -> Requests:
-        """How this node answers the requests of its peers; `peers` gives those that are connected."""
+        """Return the handler of peers' requests; `peers` returns the connected peers."""
         responder = Responder(
             self.swarm,
             message_store=self.message_store,
@@ -131,7 +260,7 @@ class Node:
         return Requests(pull_protocol(self.swarm.manifest), responder.answer)
 
     def admits(self, peer: str) -> bool:
-        """Whether a peer may connect and be heard."""
+        """Return whether a peer may connect and send messages."""
         return self.ledger.admits(peer)
 
     def notice(self, notice: NetworkNotice) -> None:
@@ -144,7 +273,7 @@ class Node:
                 self.ingest.end_link(peer)
 
     def waits(self) -> list[Wait]:
-        """What the node waits for now."""
+        """Return the events that the node waits for now."""
         now = self.swarm.clock.now()
         listens = self.counters.listening_seconds(now, self.swarm.clock.steady())
         waits: list[Wait] = []

@@ -1,4 +1,5 @@
-"""The defaults of a model: what is trained of it, how fast, in which format, and how it is asked.
+"""The defaults of a model: what is trained of it, how fast, in which format, and how it is asked. And the options of
+the learner process, which follow from them.
 
 | model                | trained     | rate | format              | tokens | examples |
 |----------------------|-------------|------|---------------------|--------|----------|
@@ -7,17 +8,20 @@
 | larger               | LoRA        | 1e-4 | bfloat16, if native | 256    | 3        |
 
 A small pretrained model answers in a few tokens or not at all. A larger one may think before it answers. LoRA takes
-about ten times the rate of all weights (Schulman et al. 2025, "LoRA Without Regret"), so where the operator chose to
-train all weights, the rate is a tenth of that in the table.
+about ten times the rate of all weights (Schulman et al. 2025, "LoRA Without Regret"), so if the operator chose to train
+all weights, the rate is a tenth of that in the table.
 """
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 from sapo_node.app.config import Config
-from sapo_node.groups.messages import Auto, Dtype
+from sapo_node.groups.messages import Auto, Dtype, LearnerOptions
+from sapo_node.learner.client import require_installed
 from sapo_node.sampling.mix import AUTO
+from sapo_protocol import LocalError, Manifest
 
 SMALL = 50_000_000
 MEDIUM = 400_000_000
@@ -94,3 +98,50 @@ def _of_model(model: str) -> Recipe:
         max_tokens=32 if parameters < MEDIUM else 256,
         examples=EXAMPLES,
     )
+
+
+MAX_ROUND_TOKENS = 2**20
+"""Tokens that the completions of one round may have: 16 groups of 16 completions of 4,096 tokens. Their batch fits into
+one value of the database beside the most text of others (DRAWN_BYTES). With `replay` a batch has as much once more, so
+the half is allowed.
+"""
+
+
+def learner_options(config: Config, manifest: Manifest, checkpoints: Path) -> LearnerOptions:
+    """Return the options of the learner process. Raises LocalError if torch is not installed."""
+    require_installed()
+    recipe = recipe_of(config)
+    return LearnerOptions(
+        checkpoints=str(checkpoints),
+        model=config.model,
+        lora=recipe.lora,
+        lora_layers=config.lora_layers,
+        thinking=config.thinking,
+        dtype=recipe.dtype,
+        gradient_checkpointing=config.gradient_checkpointing,
+        device=config.device,
+        threads=config.threads,
+        learning_rate=recipe.learning_rate,
+        warmup=config.warmup,
+        decay_rounds=config.decay_rounds,
+        groups=config.groups,
+        completions=manifest.completions,
+        max_tokens=recipe.max_tokens,
+        max_completion_bytes=manifest.max_completion_bytes,
+        filters=config.filters,
+        server="" if config.generate == "off" else config.generate,
+    )
+
+
+def require_storable(config: Config, completions: int) -> None:
+    """Raise LocalError if a node that trains may generate more than MAX_ROUND_TOKENS in a round, with `completions` in
+    each group.
+    """
+    max_tokens = recipe_of(config).max_tokens
+    tokens = config.local * completions * max_tokens if config.train else 0
+    most = MAX_ROUND_TOKENS // 2 if config.replay else MAX_ROUND_TOKENS
+    if tokens > most:
+        raise LocalError(
+            f"{config.local} local groups of {completions} completions of up to {max_tokens:,} tokens may have "
+            f"{tokens:,}; a round may have {most:,}, so lower --local or --max-tokens"
+        )

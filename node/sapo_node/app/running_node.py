@@ -33,9 +33,8 @@ from sapo_node.app.exchange import (
     pull,
     resend,
 )
-from sapo_node.app.learner_options import learner_options, require_storable
 from sapo_node.app.node import Node, build_node
-from sapo_node.app.recipe import recipe_of
+from sapo_node.app.recipe import learner_options, recipe_of, require_storable
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA, StateFolder, locked, state_folder
 from sapo_node.app.trained_model import remember, require_same_policy
@@ -233,7 +232,7 @@ class RunningNode:
         """Start the sandbox and, if the node trains, the learner. Raises LocalError if a task cannot be built here."""
         manifest = self._swarm.manifest
         sandbox = Sandbox()
-        options = learner_options(self._config, manifest, self._folder) if self._config.train else None
+        options = learner_options(self._config, manifest, self._folder.checkpoints) if self._config.train else None
         learner = Learner(options, self._session.standing) if options else None
 
         async def start(part: str, process: Sandbox | Learner) -> None:

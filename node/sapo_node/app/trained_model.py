@@ -1,8 +1,8 @@
-"""Remembers which model the checkpoints of a node belong to: `export`, `chat` and `eval` need no options for it.
+"""Remembers the model of a node's checkpoints: `export`, `chat` and `eval` need no options for it.
 
-The node stores the settings when its learner has started: then its checkpoints fit them. If the learner has none, and
-its policy is another one than before, the node starts over: it forgets what it knows of the policy before, whose tokens
-and figures mean nothing to the new one.
+The node stores the settings when its learner has started: then its checkpoints fit them. If the learner has no
+checkpoint, and its policy is another one than before, the node starts over: it forgets what it knows of the policy
+before, because those tokens and figures mean nothing for the new one.
 """
 
 import json
@@ -10,15 +10,17 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sapo_node.app.config import Config, checked
 from sapo_node.app.recipe import recipe_of
-from sapo_node.groups.messages import Ready
-from sapo_node.groups.model_name import is_hub_name, trained_part
+from sapo_node.groups.messages import FilterName, Ready, is_hub_name, reason_of, trained_part
+from sapo_node.groups.stats import Interval
+from sapo_node.learner.card import CardFacts, Evaluation
 from sapo_node.learner.catalogue import CATALOGUE
+from sapo_node.observability.overview import overview
 from sapo_node.storage.database import Database
-from sapo_protocol import LocalError
+from sapo_protocol import LocalError, Manifest
 
 logger = logging.getLogger(__name__)
 
@@ -119,3 +121,42 @@ def _place(model: str) -> str:
     if model == "seed" or model in CATALOGUE or is_hub_name(model) or not Path(model).exists():
         return model
     return str(Path(model).resolve())
+
+
+_APACHE = "apache-2.0"
+"""Licence of the model in the package, as the hub spells it."""
+
+
+def card_facts(config: Config, manifest: Manifest, database: Database) -> CardFacts:
+    """Return the facts for the card of the model that `config` names."""
+    view = overview(database, peers=None)
+    filters = {reason_of(name) for name in get_args(FilterName)}
+    return CardFacts(
+        base=CATALOGUE[config.model].base if config.model in CATALOGUE else config.model_label,
+        swarm=manifest.name,
+        network_id=manifest.network_id.hex(),
+        license=_license(config.model),
+        examples=recipe_of(config).examples,
+        evaluations=tuple(_evaluation(each) for each in view.evaluations),
+        local_tokens=view.own_tokens,
+        external_tokens=view.other_tokens,
+        peers=sum(peer.trained_tokens > 0 for peer in view.peers),
+        filtered={why: count for why, count in view.counts.items() if why in filters and count},
+        taken_back=len(view.taken_back),
+        health_alarms=len(view.health_alarms),
+    )
+
+
+def _license(model: str) -> str:
+    if model == "seed":
+        return _APACHE
+    return CATALOGUE[model].licence.lower() if model in CATALOGUE else ""
+
+
+def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
+    tasks = {task: _interval(figures) for task, figures in stored["per_task"].items()}
+    return Evaluation(stored["step"], _interval(stored), tasks)
+
+
+def _interval(figures: Mapping[str, float]) -> Interval:
+    return Interval(figures["pass_at_1"], figures["low"], figures["high"])

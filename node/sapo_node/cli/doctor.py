@@ -18,10 +18,17 @@ from pathlib import Path
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.app.clock_repair import epochs_ahead
 from sapo_node.app.config import Config
-from sapo_node.app.learner_options import learner_options
-from sapo_node.app.state import StateFolder, is_running, read_database, reading, require_root, state_folder
+from sapo_node.app.recipe import learner_options
+from sapo_node.app.state import (
+    StateFolder,
+    epochs_ahead,
+    is_running,
+    read_database,
+    reading,
+    require_root,
+    state_folder,
+)
 from sapo_node.cli.backup import RESTORING
 from sapo_node.learner.client import require_installed
 from sapo_node.net import addresses
@@ -270,7 +277,7 @@ def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
 
 def _model_options(config: Config, manifest: Manifest) -> list[str]:
     """Return the options of the learner as JSON. Raises LocalError if there is no such model."""
-    return [json.dumps(asdict(learner_options(config, manifest, StateFolder(Path(config.state)))))]
+    return [json.dumps(asdict(learner_options(config, manifest, StateFolder(Path(config.state)).checkpoints)))]
 
 
 async def _sandbox(manifest: Manifest) -> AsyncGenerator[Finding, None]:

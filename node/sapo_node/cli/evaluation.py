@@ -9,8 +9,7 @@ from pathlib import Path
 import trio
 
 from sapo_node.app.config import Config
-from sapo_node.app.learner_options import learner_options
-from sapo_node.app.recipe import recipe_of
+from sapo_node.app.recipe import learner_options, recipe_of
 from sapo_node.app.state import StateFolder
 from sapo_node.learner.client import Learner
 from sapo_node.training.evaluation import HeldOut, measure
@@ -29,7 +28,7 @@ async def read_only_learner(
     task of the swarm cannot be built here.
     """
     with tempfile.TemporaryDirectory() as empty:
-        options = learner_options(config, manifest, folder or StateFolder(Path(empty)))
+        options = learner_options(config, manifest, folder.checkpoints if folder else Path(empty))
         learner = Learner(replace(options, read_only=True))
         sandbox = Sandbox()
         async with trio.open_nursery() as nursery:

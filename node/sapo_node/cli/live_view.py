@@ -17,8 +17,8 @@ from sapo_node.app.events import Event, Noticed, PageServed, Phased, Played, Ref
 from sapo_node.cli.tables import Screen, activity, figure
 from sapo_node.cli.terminal import OutputLost, Terminal, say, say_json
 from sapo_node.observability.condition import condition_of, counted
-from sapo_node.observability.metrics import metrics
 from sapo_node.observability.overview import Overview
+from sapo_node.observability.stored import metrics
 from sapo_node.training.round import Phase
 
 _SHOWN_PEERS = 100

@@ -20,12 +20,11 @@ from sapo_node.app.recipe import recipe_of
 from sapo_node.cli.evaluation import read_only_learner
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Ready, TrainGroup, TrainRequest
-from sapo_node.groups.prompt import Examples, Prompt
+from sapo_node.groups.prompt import Examples, Prompt, task_name
 from sapo_node.groups.stats import LEVEL, Interval, wilson_interval
-from sapo_node.groups.task_name import task_name
 from sapo_node.training.batch_log import local_id
 from sapo_node.training.evaluation import HeldOut, heldout_request, measure
-from sapo_node.training.policy import Policy
+from sapo_node.training.rollout import Policy
 from sapo_node.verification.catalogue import build_examples
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import Manifest

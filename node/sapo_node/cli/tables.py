@@ -11,11 +11,10 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.groups.curve import Curve
 from sapo_node.groups.record import TaskAnswers
 from sapo_node.observability.condition import condition_of, countdown, counted
 from sapo_node.observability.explain import moment
-from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
+from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED, Curve
 from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of, unit_of
 from sapo_node.observability.stored import Evaluation, Level, Notice, Round, SessionFacts, Shards
 from sapo_node.training.round import Phase

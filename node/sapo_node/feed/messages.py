@@ -9,11 +9,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from sapo_node.groups.advantage import counts
-from sapo_node.groups.answer import ANSWER_END, answer_span
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.codec import Record
-from sapo_node.groups.messages import FOLLOWS, ExternalObjective, FilterName, Finish, GroupReport, Source
-from sapo_node.groups.ranges import Advantage, Count, Entropy, Finite, LearningRate, LogProb, Norm, Share, TokenId
+from sapo_node.groups.codec import (
+    Advantage,
+    Count,
+    Entropy,
+    Finite,
+    LearningRate,
+    LogProb,
+    Norm,
+    Record,
+    Share,
+    TokenId,
+)
+from sapo_node.groups.messages import FOLLOWS, Bounds, ExternalObjective, FilterName, Finish, GroupReport, Source
+from sapo_node.groups.prompt import ANSWER_END, answer_span
 
 Span = tuple[int, int]
 

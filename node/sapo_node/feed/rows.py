@@ -16,9 +16,9 @@ from typing import Any
 from msgspec import structs
 
 from sapo_node.feed.messages import Batch, Completion, Graded, Group, Message, Prompts
-from sapo_node.groups.answer import ANSWER_END
+from sapo_node.groups.codec import LEAST_LOGPROB
 from sapo_node.groups.messages import GroupReport, Refusal, Source
-from sapo_node.groups.ranges import LEAST_LOGPROB
+from sapo_node.groups.prompt import ANSWER_END
 from sapo_node.learner.encoding import (
     Decode,
     Lead,

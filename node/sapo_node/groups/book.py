@@ -8,7 +8,7 @@ Each call moves a rollout or a group on:
     commit, enter  a group of a peer, or of this node, is in the batch of a step
     report         the step trained on the group, or left it out
     take_back      the weights no longer hold the group
-    leave_out      the group is on offer no more
+    leave_out      the group is no longer on offer
 
 Everything else is a query: `offered` is what a round draws from, and `entries` is what people and scripts see. What
 became of a group is true in the moment in which it is told, because one transaction stores a batch and moves its
@@ -82,7 +82,7 @@ MAX_GROUPS, MAX_BYTES = 1_024, 2**26
 MAX_PER_PEER, MAX_BYTES_PER_PEER = 64, 2**22
 """On offer, of one peer."""
 KEPT_GROUPS, KEPT_BYTES = 2_000, 2**24
-"""Of the groups that are on offer no more, the newest."""
+"""The newest groups that are no longer on offer."""
 KEPT_REFUSALS = 5_000
 
 _GIVES_WAY = (Tier.STRANGER, Tier.PROVEN, Tier.FRIEND)
@@ -114,7 +114,7 @@ class Refusal:
     """One message that was not taken."""
 
     envelope_id: str
-    """Hexadecimal; empty where there was no envelope to name."""
+    """Hexadecimal; empty if there was no envelope to name."""
     sender: str
     issuer: str
     why: str
@@ -152,12 +152,12 @@ class Book:
         self.left_out: Counter[str] = Counter()
         """Verified groups that the node did not train on, by reason, since this process began."""
         self._offered: dict[GroupKey, VerifiedGroup] = {}
-        """Those that were on offer when they were last asked for: most wait for many rounds."""
+        """Cache of the groups on offer: most of them wait for many rounds."""
         self._passed: dict[GroupKey, str] = {}
-        """Why each of them was not drawn in the last round."""
+        """The reason for which each of them was not drawn in the last round."""
         self._refused: deque[tuple[str, tuple[bytes, bytes] | None, str, float]] = deque(maxlen=KEPT_REFUSALS)
         self._has_changed = False
-        """Whether groups were written since `flush`."""
+        """True if groups were written since `flush`."""
         on_offer = database.rows(
             f"SELECT peer, count(*), sum({_SIZE}) FROM groups WHERE {_ON_OFFER} GROUP BY peer"  # noqa: S608 - ours
         )
@@ -222,7 +222,7 @@ class Book:
         return replace(rollout, bodies=tuple(body if k in taken else None for k, body in enumerate(rollout.bodies)))
 
     def begin_link(self, link: str, block: str) -> None:
-        """A peer has connected from an address block; empty where its turns are its own."""
+        """Note the address block of a peer that has connected; empty if the peer shares turns with no other."""
         self.lottery.begin_link(link, block)
 
     def end_link(self, link: str) -> None:
@@ -322,11 +322,11 @@ class Book:
         return list(self._offered.values())
 
     def per_peer(self) -> dict[str, int]:
-        """How many groups of each peer are on offer."""
+        """Return the number of groups on offer by peer."""
         return dict(self._held)
 
     def leave_out(self, group: VerifiedGroup, why: str) -> None:
-        """A group is on offer no more."""
+        """Take a group from the offer."""
         self._drop(why, _OF_KEY, *group.key)
 
     def pass_over(self, groups: Iterable[tuple[VerifiedGroup, str]]) -> None:
@@ -509,7 +509,9 @@ class Book:
     # What people and scripts see.
 
     def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
-        """A message was not taken; `sealed` where it had an envelope. Only noted, since floods must stay cheap."""
+        """Note a message that was not taken; `sealed` is its envelope, if it has one. `flush` writes it: a flood must
+        stay cheap.
+        """
         named = (sealed.envelope_id, sealed.issuer) if sealed else None
         self._refused.append((sender, named, why, self._now()))
 
@@ -557,7 +559,7 @@ def newest(database: Database, last: int, state: State | None = None) -> list[En
 
 
 def counts(database: Database) -> dict[str, int]:
-    """How many groups the book holds, by state."""
+    """Return the number of groups in the book by state."""
     return dict(database.rows("SELECT state, count(*) FROM groups GROUP BY state"))
 
 
@@ -583,7 +585,7 @@ def waiting_of(database: Database, envelope_id: str) -> list[str]:
 
 
 def by_number(database: Database, number: int) -> Entry | None:
-    """The group of a number; None where the book no longer has it."""
+    """The group of a number; None if the book no longer has it."""
     return next(iter(_entries(database, "WHERE number = ?", number)), None)
 
 

@@ -3,18 +3,52 @@
 - A frozen dataclass or a `msgspec.Struct` is an object with one key for each field. `from_json` takes the default for a
   missing field. `to_json` writes every field, so that a later version can change a default.
 - No type is converted, except that a whole number is also a `float`.
-- A number lies in the range that its type names, as `Count` does (`ranges`). A plain `float` may be NaN.
-- A `Record` also refuses keys that it lacks, so that a misspelt field never passes as a default.
+- A number lies in the range that its type names, as `Count` does. A plain `float` may be NaN.
+- A `Record` also refuses unknown keys, so that a misspelt field never passes as a default.
 
+    tokens: Count = 0                           a field names its range
     body = to_json(TrainRequest(7, groups))
     request = from_json(TrainRequest, body)
+
+A tensor in float32 holds each number in these ranges, so sums, means and squares of many of them are finite. SQLite
+holds each whole number.
 """
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from sapo_protocol.errors import LocalError
+
+MAX_FLOAT = 3.4e38
+MAX_COUNT = 2**31
+MAX_TIME = 1e11
+"""In the year 5138: a later time cannot be printed as a date everywhere."""
+LEAST_LOGPROB = -1e6
+"""The lowest log-probability of a token that is believed. The loss computes with it in float32."""
+
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+"""Tokens, steps, or the number of an item in a list."""
+Total = Annotated[int, Meta(ge=0, le=2**53)]
+"""A sum of counts."""
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Finite = Annotated[float, Meta(ge=-MAX_FLOAT, le=MAX_FLOAT)]
+"""A loss, or another number of either sign."""
+Share = Annotated[float, Meta(ge=0, le=1)]
+Amount = Annotated[float, Meta(ge=0, le=1e12)]
+"""A sum, or seconds."""
+Time = Annotated[float, Meta(ge=0, le=MAX_TIME)]
+"""Unix time."""
+LogProb = Annotated[float, Meta(ge=LEAST_LOGPROB, le=0)]
+TextLogProb = Annotated[float, Meta(ge=MAX_COUNT * LEAST_LOGPROB, le=0)]
+"""The sum of the log-probabilities of a text."""
+Advantage = Annotated[float, Meta(ge=-100, le=100)]
+Norm = Annotated[float, Meta(ge=0, le=MAX_FLOAT)]
+Entropy = Annotated[float, Meta(ge=0, le=64)]
+"""In nats for each token: at most the logarithm of the size of the vocabulary."""
+LearningRate = Annotated[float, Meta(ge=0, le=1000)]
+
 
 T = TypeVar("T")
 

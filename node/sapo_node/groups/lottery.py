@@ -1,4 +1,4 @@
-"""Which waiting rollout has the next turn of verification, and which one gives way: by lottery, never first-come.
+"""Draws the rollout that is verified next, and the one that gives way: a lottery, never first-come.
 
 Each tier has places of its own (PENDING_PLACES), so that strangers never take those of a friend. A rollout takes one
 place for each PLACE_BYTES of its message that it begins, so that the places bound the disk. Inside a tier the lottery
@@ -46,18 +46,18 @@ ENDED_LINK = ""
 
 
 def places_of(size: int) -> int:
-    """How many places a message of so many bytes takes."""
+    """Return the number of places that a message of `size` bytes takes."""
     return -(-size // PLACE_BYTES)
 
 
 class _Places:
-    """How many places each name holds, and at hand the names that hold most."""
+    """The number of places that each name holds, with fast access to the names that hold most."""
 
     def __init__(self) -> None:
         self.total = 0
         self._held: dict[str, int] = {}
         self._names: defaultdict[int, dict[str, None]] = defaultdict(dict)
-        """Those that hold a number of places, by that number."""
+        """The names by the number of places that they hold."""
         self._most = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -91,13 +91,13 @@ class _Places:
 
 
 class Lottery:
-    """Who holds which places, and whose turn is next."""
+    """The places of each link and issuer, and the draw of the next turn."""
 
     def __init__(self, rng: random.Random, limits: Limits = LIMITS) -> None:
         self._rng = rng
         self._limits = limits
         self._credit: Bounded[str, int] = Bounded(limits.pending_places)
-        """Of the issuers that have credit, the latest last."""
+        """The issuers that have credit, the latest last."""
         self._blocks: dict[str, str] = {}
         """By link, the address block that it shares its turns with."""
         self.clear()
@@ -111,7 +111,7 @@ class Lottery:
         """By tier and link, the peers that signed them."""
 
     def change(self, tier: str, link: str, peer: str, places: int) -> None:
-        """A peer holds so many more places of a tier, by a link; fewer where `places` is negative."""
+        """Add `places` places of a tier to a peer and a link; a negative number frees places."""
         self._peers.change(peer, places)
         self._links[tier].change(link, places)
         self._issuers[tier, link].change(peer, places)
@@ -119,11 +119,11 @@ class Lottery:
             del self._issuers[tier, link]
 
     def is_peer_full(self, peer: str, places: int) -> bool:
-        """Whether a peer that holds places has no room for so many more."""
+        """Return whether a peer that holds places has no room for this many more."""
         return bool(self._peers[peer]) and self._peers[peer] + places > self._limits.pending_per_peer
 
     def is_tier_full(self, tier: Tier, places: int) -> bool:
-        """Whether a tier that holds places has no room for so many more."""
+        """Return whether a tier that holds places has no room for this many more."""
         held = self._links[tier].total
         return bool(held) and held + places > self._limits.pending_places
 
@@ -133,11 +133,11 @@ class Lottery:
         return link, self._issuers[tier, link].fullest(self._rng, credit=self._credit, last=link)
 
     def holds(self, link: str) -> bool:
-        """Whether rollouts that came by a link wait."""
+        """Return whether rollouts that came by a link wait."""
         return any(links[link] for links in self._links.values())
 
     def draw(self, tier: Tier, *, last: Callable[[str], bool] = lambda _: False) -> tuple[str, str] | None:
-        """The link and the issuer whose newest rollout has the next turn of a tier; None where none waits.
+        """The link and the issuer whose newest rollout has the next turn of a tier; None if none waits.
 
         Issuers for which `last(peer id)` is true are drawn when no other waits in the tier.
         """
@@ -150,13 +150,13 @@ class Lottery:
         return link, link if link in chosen[link] else self._forwarded(chosen[link])
 
     def credit(self, peer: str, groups: int) -> None:
-        """A turn verified bodies of a peer and gave so many groups."""
+        """Note that a turn verified bodies of a peer, which gave `groups` groups."""
         credit = self._credit.pop(peer, 0) + (groups or -1)
         if credit > 0:
             self._credit[peer] = min(credit, _MOST_CREDIT)
 
     def begin_link(self, link: str, block: str) -> None:
-        """A peer has connected from an address block; empty where its turns are its own."""
+        """Note the address block of a peer that has connected; empty if the peer shares turns with no other."""
         if block:
             self._blocks[link] = block
 
@@ -165,13 +165,13 @@ class Lottery:
         self._blocks.pop(link, None)
 
     def _forwarded(self, issuers: list[str]) -> str:
-        """Which of the issuers behind a link has the turn of the link."""
+        """Return the issuer that gets the turn of a link."""
         if self._rng.random() < _CREDIT_TURNS:
             issuers = [peer for peer in issuers if peer in self._credit] or issuers
         return self._rng.choice(issuers)
 
     def _of_one_block(self, links: list[str]) -> list[str]:
-        """Those of the links that share an address block drawn at random."""
+        """Draw an address block, and return its links."""
         blocks: defaultdict[str, list[str]] = defaultdict(list)
         for link in links:
             blocks[self._blocks.get(link, link)].append(link)

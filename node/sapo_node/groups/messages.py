@@ -1,14 +1,14 @@
-"""What the main process and the learner say to each other; `codec` makes JSON of it. Neither torch nor trio here."""
+"""Messages between the main process and the learner, which `codec` writes as JSON. Imports neither torch nor trio."""
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Literal, get_args
 
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.codec import Record
-from sapo_node.groups.prompt import Example, Prompt
-from sapo_node.groups.ranges import (
+from sapo_node.groups.codec import (
     Advantage,
     Amount,
     Count,
@@ -17,11 +17,52 @@ from sapo_node.groups.ranges import (
     LearningRate,
     LogProb,
     Norm,
+    Record,
     Share,
+    TextLogProb,
     TokenId,
     Total,
 )
+from sapo_node.groups.prompt import Example, Prompt
 from sapo_protocol.errors import LocalError
+
+MIN_TOKEN_PROB = 1e-3
+"""Least probability of each token before the answer, where this policy writes no less probable ones itself."""
+MIN_TEXT_PROB = 1e-9
+"""Least probability of all tokens before the answer together, where this policy writes no less probable texts itself.
+However a tokenizer cuts a text, a policy gives the text about the same probability."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least log-probabilities of the text before the answer under this policy, and the most tokens of the whole."""
+
+    token: LogProb = math.log(MIN_TOKEN_PROB)
+    """The least log-probability of each token."""
+    text: TextLogProb = math.log(MIN_TEXT_PROB)
+    """The least log-probability of all tokens together."""
+    tokens: Count | None = None
+    """The most tokens of the completion in this model's tokenizer, without the end; None for any number."""
+
+
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+
+
+def is_hub_name(model: str) -> bool:
+    """Return whether `model` names a model of the Hugging Face hub. An existing folder with such a name is a folder."""
+    return _HUB_NAME.fullmatch(model) is not None and not is_gguf(model) and not Path(model).is_dir()
+
+
+def is_gguf(model: str) -> bool:
+    """Return whether `model` names a GGUF file. An existing folder with such a name is a folder."""
+    return model.lower().endswith(".gguf") and not Path(model).is_dir()
+
+
+def trained_part(lora: int, lora_layers: int) -> str:
+    """Return what of a model is trained, in words."""
+    layers = f"the last {lora_layers} layers" if lora_layers else "all layers"
+    return f"adapters of rank {lora} in {layers}" if lora else "all weights"
+
 
 Finish = Literal["stop", "length"]
 Source = Literal["local", "replay", "external"]
@@ -41,7 +82,7 @@ def reason_of(name: str) -> str:
 
 
 class Refusal(StrEnum):
-    """Why nothing of a group was trained on, although it was in the batch."""
+    """Reasons for which a group of the batch was not trained on."""
 
     NO_ROOM = "prompt too long for the model"
     TOO_LONG = "completion longer than max_tokens"
@@ -49,7 +90,7 @@ class Refusal(StrEnum):
     UNREADABLE = "tokenizer failed on a text"
     OUTSIDE = "token id outside the vocabulary"
     NOT_FINITE = "loss or gradient not finite"
-    """Of the whole batch."""
+    """This reason holds for the whole batch."""
     KILLED_LEARNER = "batch killed the learner"
     """Too often, so the node gave the whole batch up."""
 
@@ -71,7 +112,7 @@ class LearnerOptions:
     lora_layers: int = 0
     """Layers with adapters, counted from the output; 0 gives all layers adapters."""
     thinking: bool = False
-    """Whether a chat template that has the choice begins with a section for thinking."""
+    """True if a chat template with that choice begins with a section for thinking."""
     dtype: Dtype = "float32"
     """The model computes in it; what is trained is fp32. `auto`: bfloat16 if the device computes in it, or float32."""
     gradient_checkpointing: bool = False
@@ -100,13 +141,13 @@ class LearnerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One completion. Its `tokens` are this model's own ids without the end; None where it came from a peer."""
+    """One completion. Its `tokens` are this model's own ids without the end; None if it came from a peer."""
 
     text: str
     finish: Finish
     tokens: tuple[TokenId, ...] | None = None
     logprobs: tuple[LogProb, ...] = ()
-    """The log-probability with which each of `tokens` was sampled; empty where it is not known."""
+    """The log-probability with which each of `tokens` was sampled; empty if it is not known."""
     silent: tuple[tuple[Count, Count], ...] = ()
     """Spans of a peer's text that are masked: the first character of each, and the one behind its last."""
     end: tuple[TokenId, LogProb] | None = None
@@ -119,7 +160,7 @@ class Sampled:
 class TrainGroup:
     """The completions of one question with their advantages, in the same order.
 
-    Raises RequestError where its parts do not fit together.
+    Raises RequestError if its parts do not fit together.
     """
 
     source: Source
@@ -133,12 +174,12 @@ class TrainGroup:
     examples: tuple[Example, ...] = ()
     """The worked examples that this model read before the prompt, or would have read."""
     rewards: tuple[bool, ...] = ()
-    """Of each completion, whether it is correct; empty if they are not known."""
+    """The reward of each completion; empty if they are not known."""
     stands_in: str = ""
     """The id of the group whose place this one takes if nothing of that group can be trained on; empty for a group
     with a place of its own."""
     bounds: Bounds = Bounds()
-    """Those that the learner applies to its correct completions, where it came from a peer."""
+    """The learner applies them to the correct completions of a peer's group."""
 
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):
@@ -149,7 +190,7 @@ class TrainGroup:
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """A request to sample completions. Raises RequestError where a number is out of bounds."""
+    """A request to sample completions. Raises RequestError if a number is out of bounds."""
 
     prompts: tuple[Prompt, ...]
     completions: int
@@ -157,7 +198,7 @@ class GenerateRequest:
     seed: int
     temperature: float = 1.0
     averaged: bool = False
-    """Whether to sample from the averaged weights, which are evaluated, or from those that train."""
+    """True to sample from the averaged weights, which are evaluated; False for those that train."""
 
     def __post_init__(self) -> None:
         if self.completions < 1 or self.max_tokens < 1 or self.temperature <= 0:
@@ -174,12 +215,12 @@ class Generated:
     notice: str | None = None
     """For the operator: that a server begins or ceases to sample, and why; or that a prompt was left out."""
     failure: str = ""
-    """Why the server did not sample, so that the node did; empty if there is no server, or if it sampled."""
+    """The reason for which the node sampled in place of the server; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """A request to take one step. Raises RequestError where two groups have one id, or a number is out of bounds."""
+    """A request to take one step. Raises RequestError if two groups have one id, or a number is out of bounds."""
 
     step: Count
     groups: tuple[TrainGroup, ...]
@@ -206,29 +247,29 @@ class TrainRequest:
 
 
 class GroupReport(Record, frozen=True):
-    """What one step made of one group of its request."""
+    """The result of one group in one step."""
 
     tokens: Count = 0
     """Tokens trained on."""
     masked: Count = 0
     """Tokens of the correct completions that filters masked; of an external group only."""
     refused: Refusal | None = None
-    """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
+    """The reason for which the group was not trained on; None if it was."""
     rejected: Mapping[Count, FilterName] = {}
-    """By number, the filter that rejected a correct completion of others."""
+    """By number, the filter that rejected a correct completion of a peer."""
     untrained: tuple[Count, ...] = ()
-    """By number, other correct completions of others of which no token was trained on: too long ones, for instance."""
+    """By number, other correct completions of peers of which no token was trained on: too long ones, for instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainReport:
-    """What one step did. Figures that could not be computed are None."""
+    """The result of one step. A figure that could not be computed is None."""
 
     step: Count
     groups: Mapping[str, GroupReport]
-    """Of each group of the request, by its id, without the stand-ins that were not needed."""
+    """The result of each group of the request by its id, without the unneeded stand-ins."""
     learning_rate: LearningRate
-    """Of this step: schedule and alarms included."""
+    """The rate of this step, with schedule and alarms."""
     loss: Finite | None = None
     grad_norm: Norm | None = None
     """L2 norm before clipping."""
@@ -247,7 +288,7 @@ class TrainReport:
     local_tokens: Total = 0
     external_tokens: Total = 0
     skipped: str | None = None
-    """Why no update was made, though the step counts."""
+    """The reason for which the step made no update; it counts all the same."""
     seconds: Amount = 0.0
     local_seconds: Amount = 0.0
     """Of `seconds`, for the gradient of the local groups."""
@@ -270,11 +311,11 @@ class Ready:
     model: str
     device: str
     memory: str | None
-    """What the model needs and what there is, in one line; None for the packaged policy."""
+    """One line about the memory that the model needs and that the machine has; None for the packaged policy."""
     fallback: str | None
-    """What was wrong with a newer checkpoint, if one was passed over."""
+    """The fault of a newer checkpoint that was passed over."""
     fingerprint: str = ""
-    """Of the model's files and what of it is trained: checkpoints fit a policy with the same one."""
+    """Hash of the model's files and of its trained part: checkpoints fit a policy with the same one."""
 
 
 @dataclass(frozen=True, slots=True)

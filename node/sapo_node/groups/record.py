@@ -8,8 +8,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sapo_node.groups.codec import Advantage, Count, Share
 from sapo_node.groups.messages import FilterName, Sampled
-from sapo_node.groups.ranges import Advantage, Count, Share
 from sapo_protocol import Completion
 
 GroupKey = tuple[str, int, int, int]
@@ -36,7 +36,7 @@ class VerifiedGroup:
 
     @property
     def key(self) -> GroupKey:
-        """What names this group."""
+        """The key of this group."""
         return self.peer, self.epoch, self.counter, self.k
 
     @property
@@ -80,12 +80,12 @@ class LocalGroup:
 
     @property
     def key(self) -> GroupKey:
-        """What names this group."""
+        """The key of this group."""
         return LOCAL, self.epoch, self.counter, self.k
 
 
 class State(StrEnum):
-    """What became of a group."""
+    """The states of a group."""
 
     OWN = "own"
     """This node's, and in the batch of a step; `Entry.why` says so where nothing of it was trained on."""
@@ -99,7 +99,7 @@ class State(StrEnum):
 
 
 class Unusable(StrEnum):
-    """Why a group of an accepted rollout cannot be trained on."""
+    """Reasons for which a group of an accepted rollout cannot be trained on."""
 
     CLAIMED_ZERO_ADVANTAGE = "claimed zero advantage"
     NO_BODY = "body left out"
@@ -112,7 +112,7 @@ class Unusable(StrEnum):
 
 
 class NotDrawn(StrEnum):
-    """Why a group on offer was not drawn in a round, or is on offer no more."""
+    """Reasons for which a group on offer was not drawn in a round, or is no longer on offer."""
 
     ENOUGH = "enough others were drawn"
     STRANGERS = "strangers had their share of this round"
@@ -141,12 +141,12 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one step made of a group."""
+    """The result of a group in one step."""
 
     weight: Share
     advantages: tuple[Advantage, ...]
     masked_spans: tuple[tuple[Span, ...], ...] = ()
-    """For each completion, its masked characters; empty where no completion has any."""
+    """For each completion, its masked characters; empty if no completion has any."""
     rejected: Mapping[Count, FilterName] = field(default_factory=dict)
     """By number, the filter that rejected a correct completion of a peer, before the draw or in the learner."""
     untrained: tuple[Count, ...] = ()
@@ -172,26 +172,26 @@ class Entry:
     state: State
     why: str
     step: int | None
-    """The step of the batch that it is in; None where it is in none."""
+    """The step of the batch that it is in; None if it is in none."""
     at: float
     """Unix time of the last change."""
     dataset: str
     prompt: str
     completions: tuple[Sampled, ...]
-    """Empty where the group was never scored, and where its texts are no longer kept."""
+    """Empty if the group was never scored, and where its texts are no longer kept."""
     rewards: tuple[bool, ...]
     outcome: Outcome | None
     """None before its step, and where there was none."""
 
     @property
     def key(self) -> GroupKey:
-        """What names this group."""
+        """The key of this group."""
         return self.peer, self.epoch, self.counter, self.k
 
     def masked_spans(self) -> list[list[Span]]:
         """Return the characters of each completion that were not trained on, in order; spans that touch are one.
 
-        Empty where no step has trained on the group.
+        Empty if no step has trained on the group.
         """
         outcome = self.outcome
         if outcome is None:
@@ -243,12 +243,12 @@ def by_task(local: Sequence[LocalGroup]) -> tuple[TaskAnswers, ...]:
 
 
 def is_cut(completion: Sampled) -> bool:
-    """Whether a completion reached the limit. An empty one did not: the model could not be asked its prompt."""
+    """Return whether a completion reached the limit. An empty one did not: its prompt did not fit into the model."""
     return completion.finish == "length" and bool(completion.text or completion.tokens)
 
 
 def is_over_bytes(completion: Sampled, max_tokens: int) -> bool:
-    """Whether a completion was cut at the bytes that the swarm keeps: at `max_tokens` it would have so many tokens. A
-    text without tokens does not tell.
+    """Return whether a completion was cut at the bytes that the swarm keeps: at `max_tokens` it would have more tokens.
+    A text without tokens does not tell.
     """
     return is_cut(completion) and 0 < len(completion.tokens or ()) < max_tokens

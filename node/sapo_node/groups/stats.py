@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist, fmean, pvariance
 
-from sapo_node.groups.ranges import Share
+from sapo_node.groups.codec import Share
 
 LEVEL = 0.95
 """The confidence level where none is given."""

@@ -1,4 +1,4 @@
-"""How the bytes of a message become a rollout: the decoders of the protocol, as one value.
+"""The decoders of the protocol, from the bytes of a message to a rollout, as one value.
 
 `Ingest`, `Book` and `Verifier` take it at construction. A node has `WIRE`, the functions of `sapo_protocol`. An
 experiment that measures one of them builds a node with another function:

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from sapo_node.groups.advantage import counts
-from sapo_node.groups.answer import ANSWER_END, answer_span
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import ExternalObjective, Refusal, Sampled, Source, TrainGroup
-from sapo_node.groups.prompt import Prompt
+from sapo_node.groups.messages import Bounds, ExternalObjective, Refusal, Sampled, Source, TrainGroup
+from sapo_node.groups.prompt import ANSWER_END, Prompt, answer_span
 from sapo_node.learner.forward import (
     Lanes,
     Tokens,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sapo_node.groups.model_name import is_hub_name
+from sapo_node.groups.messages import is_hub_name
 from sapo_node.groups.prompt import SYSTEM
 from sapo_node.groups.stats import LEVEL, Interval
 from sapo_protocol.printable import printable

@@ -29,7 +29,6 @@ from sapo_node.groups.messages import (
     TrainRequest,
 )
 from sapo_node.groups.prompt import Prompt
-from sapo_node.groups.standing import stand
 from sapo_node.processes.extras import command_for
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError
@@ -126,7 +125,10 @@ class Learner:
         request = GenerateRequest(tuple(prompts), completions, max_tokens, seed, temperature, averaged)
         generated = from_json(Generated, await self._ask({"generate": to_json(request)}, GENERATE_DEADLINE))
         if self._asks_server and not averaged:  # the server samples no evaluation
-            stand(self._standing, "server", generated.failure)
+            if generated.failure:
+                self._standing["server"] = generated.failure
+            else:
+                self._standing.pop("server", None)
         if generated.notice:
             logger.log(logging.ERROR if generated.failure else logging.WARNING, "%s", generated.notice)
         return list(generated.groups)

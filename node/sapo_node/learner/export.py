@@ -24,8 +24,7 @@ from transformers import (
 )
 
 from sapo_node.groups.codec import from_json, to_json
-from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.model_name import is_hub_name
+from sapo_node.groups.messages import LearnerOptions, is_hub_name
 from sapo_node.learner import checkpoint
 from sapo_node.learner.card import Weights, model_card
 from sapo_node.learner.export_client import Exported, ExportRequest

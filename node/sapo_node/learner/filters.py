@@ -11,8 +11,7 @@ from collections.abc import Set as AbstractSet
 import torch
 from torch import Tensor
 
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import FOLLOWS, FilterName
+from sapo_node.groups.messages import FOLLOWS, Bounds, FilterName
 from sapo_node.learner.batch import MicroBatch, Row
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from sapo_node.groups.model_name import is_gguf, is_hub_name
+from sapo_node.groups.messages import is_gguf, is_hub_name
 from sapo_node.learner.catalogue import CATALOGUE, place_of
 from sapo_node.learner.hub import cached
 from sapo_protocol.errors import LocalError

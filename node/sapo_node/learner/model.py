@@ -36,9 +36,8 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils.import_utils import is_kernels_available
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
-from sapo_node.groups.answer import ANSWER_END, answer_end
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.prompt import Prompt, chat
+from sapo_node.groups.prompt import ANSWER_END, Prompt, answer_end, chat
 from sapo_node.learner.device import AtOnce, at_once, free_memory, pick_device, pick_dtype, set_up, total_memory
 from sapo_node.learner.encoding import (
     Lead,

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from sapo_node.groups.model_name import trained_part
+from sapo_node.groups.messages import trained_part
 from sapo_node.learner.model import Policy
 from sapo_node.storage.files import sync
 from sapo_protocol.errors import LocalError

@@ -1,4 +1,4 @@
-"""What a person or a script sees of a node: explanations, history, metrics, and the dashboard.
+"""Explanations, history, metrics and the page of a node, for people and scripts.
 
 Reads what other rooms wrote, and decides nothing. `why` follows one rollout through `groups.book`.
 """

@@ -46,8 +46,9 @@ STANDING = {
     ),
     "signal": ("", ""),
 }
-"""What needs a person while a part of the node says so (`Node.standing`): the words before its sentence, and what to
-do. The most urgent first."""
+"""The problems that need a person while a part of the node reports them (`Node.standing`): the words before its
+sentence, and what to do. The most urgent first.
+"""
 LEARNS: frozenset[Role] = frozenset(("trains", "feeds"))
 _WORK: dict[Role, str] = {
     "trains": "learning",
@@ -60,14 +61,14 @@ _GO_ON = "The same command goes on from here."
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a node is."""
+    """The condition of a node."""
 
     state: str
     """Its name, for scripts."""
     level: Level
     text: str
     advice: str = ""
-    """What a person can do; empty if there is nothing to do."""
+    """Advice for a person; empty if there is nothing to do."""
 
     @property
     def sentence(self) -> str:
@@ -143,7 +144,7 @@ def _needing_a_person(view: Overview) -> Iterator[_State]:
 
 
 def _waiting(view: Overview, now: float) -> Iterator[_State]:
-    """What passes by itself, or was an alarm on which the node has acted."""
+    """States that pass without a person, and alarms on which the node has acted."""
     session = view.session
     work = _WORK[session.get("role", "trains")]
     for each in session.get("waits", ()):
@@ -167,7 +168,7 @@ def _waiting(view: Overview, now: float) -> Iterator[_State]:
 
 
 def _with_peers(view: Overview, now: float) -> Iterator[_State]:
-    """From whom a node learns."""
+    """The states of a node that learns."""
     session, rounds, teachers = view.session, len(view.rounds), view.recent.teachers
     takes_none = bool(session.get("takes_none"))
     yield _State("alone by choice", "info", "learning alone: --external 0 takes no groups of peers", holds=takes_none)

@@ -26,7 +26,7 @@ from typing import Any
 import trio
 
 from sapo_node.groups import book
-from sapo_node.observability.group_facts import facts_of
+from sapo_node.observability.explain import facts_of
 from sapo_node.observability.history import History
 from sapo_node.observability.stored import Round
 from sapo_node.processes.child import ChildProcess, listen

@@ -3,14 +3,14 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
 from sapo_node.groups import book
 from sapo_node.groups.book import KEPT_GROUPS, KEPT_REFUSALS, Refusal
-from sapo_node.groups.record import Entry, State
-from sapo_node.observability.group_facts import as_dict, facts_of
+from sapo_node.groups.messages import reason_of
+from sapo_node.groups.record import Entry, Outcome, State
 from sapo_node.observability.history import History
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
@@ -19,6 +19,54 @@ from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, CONFIG, EVIDENCE, decisions
 from sapo_node.trust.ledger import Account, Cause, Offence, account_of, cause_of, offences_of
 from sapo_protocol import LocalError, Manifest, epoch_start
+
+SHOWN_CHARACTERS = 1_000
+"""Of each completion."""
+_OF_GROUP = ("dataset", "prompt", "completions", "rewards", "outcome")
+
+
+def as_dict(entry: Entry) -> dict[str, Any]:
+    """Return an entry of the book as JSON, with what is known of its texts under `facts`."""
+    plain = {each.name: getattr(entry, each.name) for each in fields(entry) if each.name not in _OF_GROUP}
+    return {**plain, "facts": facts_of(entry)}
+
+
+def facts_of(entry: Entry) -> dict[str, Any]:
+    """Return dataset, prompt and completions, and after its step weight, tokens (trained on) and masked (tokens of its
+    correct completions). Empty for a group that was never scored.
+
+    A completion has its text and its reward, after the step its advantage, and what was not trained on of it: `silent`
+    (the masked phrases), `filter` (which rejected it) and `spans` (the masked characters of its text).
+    """
+    if not entry.completions:
+        return {}
+    shown: list[dict[str, Any]] = [
+        {"text": each.text[:SHOWN_CHARACTERS], "reward": reward}
+        for each, reward in zip(entry.completions, entry.rewards, strict=True)
+    ]
+    facts: dict[str, Any] = {"dataset": entry.dataset, "prompt": entry.prompt, "completions": shown}
+    outcome = entry.outcome
+    if outcome is None:
+        return facts
+    for each, advantage in zip(shown, outcome.advantages, strict=False):
+        each["advantage"] = round(advantage, 3)
+    for number, (each, spans) in enumerate(zip(shown, entry.masked_spans(), strict=True)):
+        if phrases := _phrases(each["text"], outcome, number):
+            each["silent"] = phrases
+        if number in outcome.rejected:
+            each["filter"] = reason_of(outcome.rejected[number])
+        within = [[begin, min(end, len(each["text"]))] for begin, end in spans if begin < len(each["text"])]
+        if within:
+            each["spans"] = within
+    if entry.peer:
+        facts |= {"weight": round(outcome.weight, 3), "tokens": outcome.tokens, "masked": outcome.masked}
+    return facts
+
+
+def _phrases(text: str, outcome: Outcome, number: int) -> list[str]:
+    spans = outcome.masked_spans[number] if outcome.masked_spans else ()
+    return [text[begin:end] for begin, end in spans if begin < len(text)]
+
 
 _LEAST_CHARACTERS = 6
 _WEEK_SECONDS = 6 * 86_400
@@ -41,7 +89,7 @@ class Told:
 
 
 def envelope(database: Database, envelope_id: str) -> Told:
-    """What became of the envelope whose id begins with `envelope_id`. Raises LocalError if the node knows none."""
+    """Explain what became of the envelope whose id begins so. Raises LocalError if the node does not know it."""
     envelope_id = envelope_id.lower()
     if len(envelope_id) < _LEAST_CHARACTERS or not set(envelope_id) <= set("0123456789abcdef"):
         raise LocalError(f"give at least {_LEAST_CHARACTERS} hexadecimal characters of an envelope's id")
@@ -96,7 +144,7 @@ def _of_entry(entry: Entry) -> list[str]:
 
 
 def _of_filters(entries: Sequence[Entry]) -> list[str]:
-    """The lines about the phrases and completions that filters rejected in drawn groups."""
+    """Return lines about the masks and rejections of drawn groups."""
     completions = _completions(entries)
     right = sum(each["reward"] for each in completions)
     lines = []
@@ -142,7 +190,7 @@ def peer(database: Database, name: str, manifest: Manifest) -> Told:
 
 
 def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
-    """Why the peer with this id has its state."""
+    """Explain why the peer of this id has its state."""
     account = account_of(database, peer)
     cause = cause_of(database, account, partial(epoch_start, manifest))
     offences = offences_of(database, account.peer)
@@ -222,7 +270,7 @@ def _of_account(account: Account, cause: Cause, offences: Sequence[Offence]) -> 
 
 
 def _of_state(account: Account, cause: Cause) -> str:
-    """One line: the state, who decided it and why, since when and until when."""
+    """Return a sentence with the state, its cause, its beginning and its end."""
     since = f" since {moment(cause.since)}" if cause.since else ""
     is_banned = account.state is PeerState.BANNED
     by = {
@@ -236,7 +284,7 @@ def _of_state(account: Account, cause: Cause) -> str:
 
 
 def _outlook(account: Account, cause: Cause) -> str:
-    """The effect of the state, and what would change it."""
+    """Return the meaning of the state, and what would change it."""
     if account.decision and cause.source != EVIDENCE:
         is_banned = account.state is PeerState.BANNED
         meaning = "The node takes nothing of it" if is_banned else "It is a friend, whatever it earned,"
@@ -266,7 +314,7 @@ def _outlook(account: Account, cause: Cause) -> str:
 
 
 def _until_healthy(account: Account) -> str:
-    """The condition on which an untrusted peer becomes healthy."""
+    """Return what an untrusted peer needs to become healthy."""
     if (left := constants.HEALTHY_AFTER - account.credited) > 0:
         return (
             f"It becomes healthy after {left} more verified groups, of which at most {constants.EARNED_PER_EPOCH} "

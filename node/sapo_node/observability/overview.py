@@ -1,4 +1,4 @@
-"""What a node knows, gathered from its database for people and scripts: the same for a running node and a stopped
+"""Gathers the facts of a node from its database for people and scripts: the same for a running node and a stopped
 one.
 """
 
@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
-from sapo_node.groups.curve import Curve
 from sapo_node.groups.record import LOCAL, State, TaskAnswers, Unusable
 from sapo_node.ingest.validator import Ignored
-from sapo_node.observability.history import History
+from sapo_node.observability.history import Curve, History
 from sapo_node.observability.stored import Evaluation, Round, SessionFacts
 from sapo_node.storage.database import Database
 from sapo_node.training.health import HealthAlarm, health_alarms
@@ -36,7 +35,7 @@ KINDS: Mapping[Kind, str] = MappingProxyType(
         "not needed": "The group teaches this node nothing: it has zero advantage, or is held out for evaluations.",
     }
 )
-"""What became of a message or a group that was not trained on, as page, terminal, help and documents say it."""
+"""The fates of a message or group that was not trained on, as page, terminal, help and documents say them."""
 _NOT_NEEDED = {Unusable.CLAIMED_ZERO_ADVANTAGE, Unusable.ZERO_ADVANTAGE, Unusable.HELD_OUT}
 _OFFENCES = {
     *Layer,
@@ -47,12 +46,12 @@ _OF_MESSAGES = {*Layer, *Ignored}
 
 
 def kind_of(why: str) -> Kind:
-    """The kind of a reason: nothing is wrong, somebody broke a rule, or something else."""
+    """Return the kind of a reason."""
     return "not needed" if why in _NOT_NEEDED else "refused" if why in _OFFENCES else "left out"
 
 
 def unit_of(why: str) -> str:
-    """What a reason counts: messages, before they are accepted, or groups of accepted rollouts."""
+    """Return the unit that a reason counts: messages before they are accepted, or groups of accepted rollouts."""
     return "message" if why in _OF_MESSAGES else "group"
 
 
@@ -85,7 +84,7 @@ class PeerView:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What the node gains from others and gives them, as far as it can know.
+    """The exchange with peers, as far as the node can measure it.
 
     The shares are of the positive advantage that the loss has counted so far: the weight of each group times the sum of
     the positive advantages of its completions. They do not say what the node would have learnt alone.
@@ -103,14 +102,14 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """What became of the newest groups of peers."""
+    """Counts over the newest groups of peers."""
 
     teachers: int
     """Peers of whose groups at least one was trained on in the last LAST_ROUNDS rounds."""
     groups: int
     """Groups of peers that were verified or left out lately, at most NEWEST_GROUPS."""
     left_out: dict[str, int]
-    """How many of them were left out, by reason."""
+    """The number of them that were left out, by reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +127,9 @@ class Overview:
     counts: dict[str, int]
     """Accepted rollouts, verified groups, and what was left out by reason (`unit_of`), since the state was made."""
     peers: list[PeerView]
-    """Those trained on most and those who offended most."""
+    """The peers with the most trained groups and those with the most offences."""
     states: dict[str, int]
-    """How many peers are known, by state."""
+    """The number of known peers by state."""
     strangers_share: float | None
     """The part of the external groups that strangers may fill; None before the first round."""
     own_tokens: int
@@ -140,7 +139,7 @@ class Overview:
     exchange: Exchange
     recent: Recent
     answers: list[TaskAnswers]
-    """What was shared without training, by task."""
+    """Counts of completions that were shared without training, by task."""
     taken_back: list[TakenBack]
     """Steps that were taken back, newest first."""
     health_alarms: list[HealthAlarm]
@@ -162,7 +161,7 @@ def at_rest(view: Overview) -> Overview:
 
 
 def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None = SHOWN_PEERS) -> Overview:
-    """Gather everything, with so many of the last rounds and of the peers, or all; reads only."""
+    """Gather all facts, with the last `rounds` rounds and at most `peers` peers (None for all). Reads only."""
     with database.decoding():
         return _overview(database, rounds, peers)
 

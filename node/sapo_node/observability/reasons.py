@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sapo_node.groups.book import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
-from sapo_node.groups.bounds import MIN_TEXT_PROB, MIN_TOKEN_PROB
-from sapo_node.groups.messages import FOLLOWS, Refusal
+from sapo_node.groups.messages import FOLLOWS, MIN_TEXT_PROB, MIN_TOKEN_PROB, Refusal
 from sapo_node.groups.record import NotDrawn, Unusable
 from sapo_node.ingest.validator import Ignored
 from sapo_node.sampling.filters.length import QUANTILE
@@ -23,7 +22,7 @@ class Reason:
 
     means: str
     change: str
-    """What would have to be different. It begins with `Nothing` if nothing has to be."""
+    """The change that would help. It begins with `Nothing` if no change is needed."""
 
     @property
     def advice(self) -> str:

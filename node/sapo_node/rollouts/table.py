@@ -13,7 +13,7 @@ BATCH_ROWS = 256
 
 
 def require_pyarrow() -> Any:
-    """Return pyarrow with its Parquet part. Raises LocalError where it is not installed."""
+    """Return pyarrow with its Parquet part. Raises LocalError if it is not installed."""
     if find_spec("pyarrow") is None:
         raise LocalError(f"pyarrow is not installed, which reads and writes Parquet: {command_for('data')}")
     import_module("pyarrow.parquet")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sapo_node.groups.task_name import task_name
+from sapo_node.groups.prompt import task_name
 from sapo_node.processes.limits import memory_at_most
 from sapo_node.rollouts.table import GROUPS, require_pyarrow, schema
 from sapo_node.verification.verifier import Scorer, compare, request_for
@@ -39,7 +39,7 @@ MAX_FAILURES = 1_000
 
 @dataclass(slots=True)
 class Verification:
-    """What was found."""
+    """The findings."""
 
     groups: int = 0
     """Groups that were read."""
@@ -48,12 +48,12 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether there are groups, and every one of them holds."""
+        """True if there are groups, and every one of them holds."""
         return self.groups > 0 and not self.failures
 
     @property
     def ended_early(self) -> bool:
-        """Whether so many groups do not hold that the rest was not read."""
+        """True if the check ended early, because too many groups do not hold."""
         return self.failures.total() >= MAX_FAILURES
 
 
@@ -104,7 +104,9 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 async def _reason(row: dict[str, Any], manifest: Manifest, scorer: Scorer) -> str:
-    """Why a group does not hold; empty if it does. Each is scored by itself: one must not fail another."""
+    """Return the reason for which a group does not hold; empty if it does. Each is scored alone: one must not fail
+    another.
+    """
     if any(value is None for value in row.values()):
         return "a column is empty"
     try:
@@ -134,7 +136,7 @@ async def _reason(row: dict[str, Any], manifest: Manifest, scorer: Scorer) -> st
 
 
 def _masks_fit(masks: list[list[list[int]]], completions: list[str]) -> bool:
-    """Whether each completion has spans of its characters, in order. What was masked is the exporter's word."""
+    """Return whether each completion has spans of its characters, in order. The masks are only the exporter's claim."""
     try:
         return len(masks) == len(completions) and all(map(_spans_fit, masks, completions))
     except (TypeError, ValueError):  # nothing where a list or a number belongs, or no two numbers

@@ -1,5 +1,5 @@
-"""Which verified groups a round trains on, and with what weight: SampleExternal of Algorithm 1 (arXiv 2509.08721).
+"""SampleExternal of Algorithm 1 (arXiv 2509.08721): the verified groups that a round trains on, and their weights.
 
 A `VerifiedGroup` comes from the offer of `groups.book`, passes `filters`, and goes out of `sampler` as a
-`WeightedGroup`. Imports `groups`, `trust` and `storage`. Nothing here knows of messages or of torch.
+`WeightedGroup`. Imports `groups`, `trust` and `storage`. No module here imports messages or torch.
 """

@@ -1,13 +1,17 @@
-"""Alarms: the signs that this policy has learnt something harmful, and which groups they accuse.
+"""Alarms: the signs that this policy has learnt something harmful, the groups they accuse, and the share of strangers.
 
-An alarm halves the share of strangers in the next rounds (`exposure`). The node then takes back the steps since the
-older checkpoint, and replays them without the accused groups (`sapo_node.training.take_back`). An alarm of
-`RewardWatch` also halves the bound of J (`mix`).
+The node takes back the steps since the older checkpoint, and replays them without the accused groups
+(`sapo_node.training.take_back`). An alarm of `RewardWatch` also halves the bound of J (`mix`).
 
 A replay takes time, and a peer may try to raise alarms. So the alarms of the reward and those of phrases have a budget
 each (`ReplayBudget`): an attacker that uses up one leaves the other.
 
 `RewardWatch` needs no text: it is a CUSUM (Page 1954) over the local reward, which no peer can forge.
+
+`Exposure` is the share of the external groups of a round that strangers may fill. Keys cost nothing, so it is the share
+of all strangers together, and time alone does not raise it. It starts at STRANGERS_SHARE. Each round that trained on
+strangers and raised no alarm adds SHARE_RISE, up to the whole of J. Each alarm halves it, but never below SHARE_LEAST:
+a node that takes nothing from strangers could not learn that they do no harm.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,20 +21,21 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.codec import Count, Share, from_json, to_object
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.ranges import Count
 from sapo_node.groups.record import LocalGroup
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates
 from sapo_node.trust import constants
 from sapo_node.trust.constants import HARM_ROUNDS, Tier
+from sapo_node.trust.limits import LIMITS, Limits
 
 SLACK, MOST, THRESHOLD = 0.5, 2.0, 6.0
-"""Of the CUSUM, in standard deviations of a round's reward: the fall per round that is no sign of harm, the most that
-one round counts, and the sum at which the alarm is raised. So an alarm needs five rounds. A policy that is nearly
-always correct fails whole groups of hard prompts now and then. With MOST, and prompts as unlike as ALIKE says, a policy
-that stays as it is raised at most 2 alarms in 20,000 rounds, at pass rates from 0.05 to 0.98. Without MOST it raised
-one in 207 rounds at 0.98."""
+"""Parameters of the CUSUM, in standard deviations of a round's reward: the fall per round that is no sign of harm, the
+most that one round counts, and the sum at which the alarm is raised. So an alarm needs five rounds. A policy that is
+nearly always correct fails whole groups of hard prompts now and then. With MOST, and prompts as unlike as ALIKE says, a
+policy that stays as it is raised at most 2 alarms in 20,000 rounds, at pass rates from 0.05 to 0.98. Without MOST it
+raised one in 207 rounds at 0.98.
+"""
 ALIKE = 0.3
 """Correlation of the completions of one prompt: some prompts of a task are harder than others."""
 _LEAST_VARIANCE = 0.01
@@ -41,13 +46,13 @@ class Alarm:
     """One sign of harm."""
 
     reason: str
-    """What happened, in a few words."""
+    """The sign of harm, in a few words."""
     accuses: Callable[[Tier, Sampled], bool]
-    """Whether a correct completion is accused, given the tier of its peer."""
+    """Returns whether a correct completion is accused, given the tier of its peer."""
     phrase: str = ""
-    """What the accused texts say; empty where they are not accused of a phrase."""
+    """The phrase of the accused texts; empty if there is none."""
     takes_back: bool = True
-    """Whether steps are taken back: False where the budget of replayed rounds is used up."""
+    """True if steps are taken back; False if the budget of replayed rounds is used up."""
 
 
 Rounds = Annotated[float, Meta(ge=0, le=constants.REPLAY_BURST)]
@@ -62,7 +67,7 @@ class ReplayBudget:
 
     @property
     def affords_alarm(self) -> bool:
-        """Whether the steps of one more alarm may be taken back."""
+        """True if the steps of one more alarm may be taken back."""
         return self.rounds >= HARM_ROUNDS
 
     def pass_round(self) -> None:
@@ -84,7 +89,7 @@ class _State:
 class RewardWatch:
     """Raises the alarm when the local reward stays below what the pass rates of the same tasks let expect.
 
-    A reward that falls where no group of others was trained on for HARM_ROUNDS rounds is no fault of theirs. An alarm
+    A reward that falls where no external group was trained on for HARM_ROUNDS rounds is no fault of theirs. An alarm
     beyond the budget takes no steps back. It halves the strangers' share and the bound of J all the same.
     """
 
@@ -92,11 +97,11 @@ class RewardWatch:
         self._pass_rates = pass_rates
         self._total = 0.0
         self._since = HARM_ROUNDS
-        """Rounds since the last one that trained on groups of others."""
+        """Rounds since the last one that trained on external groups."""
         self._budget = ReplayBudget()
 
     def observe(self, local: Sequence[LocalGroup], *, external: int) -> Alarm | None:
-        """Take in a round that trained on so many groups of others, before the pass rates do. The alarm accuses all but
+        """Take in a round that trained on so many external groups, before the pass rates do. The alarm accuses all but
         friends: a peer that has proven itself may begin to do harm.
         """
         self._since = 0 if external else self._since + 1
@@ -117,11 +122,11 @@ class RewardWatch:
         return Alarm("the local reward fell", lambda tier, _: tier is not Tier.FRIEND, takes_back=takes_back)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sum, the rounds since groups of others were trained on, and the budget."""
+        """Return the sum, the rounds since external groups were trained on, and the budget."""
         return to_object(_State(self._total, self._since, self._budget.rounds))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the sum in `state`. Raises MalformedError where it holds none."""
+        """Restore the sum in `state`. Raises MalformedError if it has another form."""
         read = from_json(_State, state)
         self._total, self._since, self._budget.rounds = read.total, read.since, read.budget
 
@@ -129,3 +134,31 @@ class RewardWatch:
 def _variance(completions: int, rate: float) -> float:
     """Variance of the number of correct completions of one prompt, for a task with this pass rate."""
     return completions * (1 + (completions - 1) * ALIKE) * max(rate * (1 - rate), _LEAST_VARIANCE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    share: Share
+
+
+class Exposure:
+    """The strangers' share of one node."""
+
+    def __init__(self, *, limits: Limits = LIMITS) -> None:
+        self.share = limits.strangers_share
+        """Share of the external groups of a round, between 0 and 1."""
+
+    def observe(self, *, strangers: int, alarm: bool) -> None:
+        """Take in a round that trained on `strangers` groups of strangers."""
+        if alarm:
+            self.share = max(constants.SHARE_LEAST, self.share / 2)
+        elif strangers:
+            self.share = min(1.0, self.share + constants.SHARE_RISE)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The share."""
+        return to_object(_Share(self.share))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the share in `state`. Raises MalformedError if it has another form."""
+        self.share = from_json(_Share, state).share

@@ -19,15 +19,12 @@ import trio
 
 from sapo_node.groups.messages import ExternalObjective, FilterName
 from sapo_node.groups.record import LocalGroup, NotDrawn, VerifiedGroup
-from sapo_node.sampling.alarm import Alarm, RewardWatch
-from sapo_node.sampling.exposure import Exposure
+from sapo_node.sampling.alarm import Alarm, Exposure, RewardWatch
 from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.local_weight import LocalWeight
 from sapo_node.sampling.memory import Memory, Part
 from sapo_node.sampling.mix import UNKNOWN, Costs, Split, ratio_of
-from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, WeightedGroup
-from sapo_node.sampling.weights import Selection
+from sapo_node.sampling.weights import LocalWeight, PassRates, Selection
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
 from sapo_node.trust.ledger import Ledger
@@ -40,7 +37,7 @@ class Choice:
 
     drawn: list[WeightedGroup]
     stand_ins: list[WeightedGroup]
-    """What the learner trains on where nothing of a drawn group is left."""
+    """The learner trains on them if filters leave nothing of a drawn group."""
     stopped: list[tuple[VerifiedGroup, FilterName]]
     """Groups of which a filter left nothing, with the name of the filter."""
     not_drawn: list[tuple[VerifiedGroup, NotDrawn]]
@@ -101,7 +98,7 @@ class ExternalSampler:
 
     @property
     def wanted(self) -> int:
-        """How many groups are to be verified for the next round."""
+        """The number of groups to verify for the next round."""
         return max(self.split().external, self._ratio.probe)
 
     def tier_of(self, peer: str) -> Tier:
@@ -116,12 +113,9 @@ class ExternalSampler:
     async def choose(self, groups: Sequence[VerifiedGroup], *, epoch: int) -> Choice:
         """Draw J of the groups on offer, and mask what the filters mask.
 
-        Filters need seconds for many long texts. The other tasks of the node run between two groups, and between two
-        steps of `Filters.looking`.
+        Filters need seconds for many long texts. The other tasks of the node run between two steps of
+        `Filters.looking`.
         """
-        for group in groups:
-            self._filters.read(group)
-            await trio.lowlevel.checkpoint()
         for _ in self._filters.looking(groups):
             await trio.lowlevel.checkpoint()
         offered, stopped = self._filters.judge(groups)

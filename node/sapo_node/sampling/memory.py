@@ -1,4 +1,4 @@
-"""What the filters, the pass rates and the local/external ratio learnt from the rounds so far, kept through a restart.
+"""Keeps the state of filters, pass rates and local/external ratio through a restart.
 
 A round saves all parts after its step, in one transaction. A node that is killed between the two has not learnt from
 that one round. A filter of which the texts are longer than it may store goes on with the newest of them. State that
@@ -21,14 +21,14 @@ CREATE TABLE IF NOT EXISTS sampling_state (part TEXT PRIMARY KEY, step INTEGER N
 
 
 class Part(Protocol):
-    """What is kept: each part bounds the size of its own state."""
+    """A part with state. Each part bounds the size of its own state."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as plain JSON; empty where there is nothing to keep."""
+        """The state as plain JSON; empty if there is nothing to keep."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state. Raises MalformedError, and changes nothing, where it is of another form."""
+        """Restore a state. Raises MalformedError, and changes nothing, if it is of another form."""
         ...
 
 
@@ -36,7 +36,7 @@ class Memory:
     """The parts of one node, by name, in its database."""
 
     def __init__(self, database: Database, parts: Mapping[str, Part]) -> None:
-        """Gives each part the state that was saved last. Raises StateError where the database is damaged."""
+        """Gives each part the state that was saved last. Raises StateError if the database is damaged."""
         self._database = database
         self._parts = parts
         for name, part in parts.items():

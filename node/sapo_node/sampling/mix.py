@@ -13,7 +13,7 @@ policy's own pass rate.
 - A node that is nearly always correct takes hardly any external groups: LITTLE is the least worth of a local group in
   the comparison.
 - J falls in proportion where an external group takes more seconds than a local one: worth counts per second then. A
-  cheap external group does not raise J, because texts of others can do more harm than to take time.
+  cheap external group does not raise J, because texts of peers can do more harm than to take time.
 """
 
 from collections.abc import Sequence
@@ -24,20 +24,19 @@ from msgspec import Meta
 
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
-from sapo_node.sampling.pass_rates import PassRates, RunningMean
-from sapo_node.sampling.weights import worth
+from sapo_node.sampling.weights import PassRates, RunningMean, worth
 
 AUTO: Literal["auto"] = "auto"
 
 MAX_EXTERNAL = 16
-"""Most groups of others in a round of `Auto`: as many as have been measured to teach more than fewer do."""
+"""Most external groups in a round of `Auto`. In measurements fewer taught less."""
 
 PROBE = 8
-"""Groups of others that are verified even where none is taken, to know what they would be worth."""
+"""External groups to verify even if J is 0, to measure their worth."""
 LITTLE = 2.0
-"""What an own group is taken to be worth where it is worth less; half of what the most informative ones are."""
+"""Least worth of a local group in the comparison; half of the worth of the most informative ones."""
 STEP = 1.0
-"""How far J must be from the target to move there, so that it does not flutter."""
+"""J moves to the target only if it is at least this far from it, so that it does not flutter."""
 RECOVERY = 0.5
 """Groups by which the bound that an alarm halves grows back each round."""
 
@@ -54,7 +53,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one round took, in seconds. 0 where that was not measured."""
+    """The seconds that one round took; 0 for what was not measured."""
 
     local: float = 0.0
     """To generate, score and train the local groups."""
@@ -69,11 +68,11 @@ UNKNOWN = Costs()
 
 
 class LocalExternalRatio(Protocol):
-    """Says how the next round is split, and hears how it went, before the node's measure of itself takes it in."""
+    """Chooses I and J of each round. `observe` must run before `PassRates.observe`."""
 
     @property
     def probe(self) -> int:
-        """Groups of others to have verified even where J is 0, to know what they would be worth."""
+        """External groups to verify even if J is 0, to measure their worth."""
         ...
 
     def split(self) -> Split:
@@ -98,11 +97,11 @@ class LocalExternalRatio(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learnt from rounds, as plain JSON; empty where nothing is."""
+        """Return the state as plain JSON; empty if there is none."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what is in `state`. Raises MalformedError where it is of another form."""
+        """Restore the state in `state`. Raises MalformedError if it is of another form."""
         ...
 
 
@@ -211,7 +210,7 @@ class Auto:
         return to_object(_State(self._own, self._others, self._supply, self._external, self._bound, *seconds))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As in `LocalExternalRatio`."""
+        """Restore the state. Raises MalformedError if it has another form."""
         known = from_json(_State, state)
         self._own, self._others, self._supply = known.own, known.others, known.supply
         self._external, self._bound = known.external, known.bound

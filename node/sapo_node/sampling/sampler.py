@@ -32,13 +32,10 @@ from operator import itemgetter
 from statistics import fmean, median
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import ExternalObjective, FilterName
+from sapo_node.groups.messages import Bounds, ExternalObjective, FilterName
 from sapo_node.groups.record import GroupKey, NotDrawn, Span, VerifiedGroup
 from sapo_node.sampling.filters import Offered
-from sapo_node.sampling.local_weight import LocalWeight
-from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.weights import Selection, loss_weight, own_advantages, preference, worth
+from sapo_node.sampling.weights import LocalWeight, PassRates, Selection, loss_weight, own_advantages, preference, worth
 from sapo_node.trust import constants
 from sapo_node.trust.constants import PeerState, Tier
 from sapo_node.trust.ledger import Ledger
@@ -61,7 +58,7 @@ class WeightedGroup:
     """Between 0 and 1; local groups weigh 1."""
     advantages: tuple[float, ...]
     silent: tuple[tuple[Span, ...], ...] = ()
-    """For each completion, its masked characters; empty where no completion has any."""
+    """For each completion, its masked characters; empty if no completion has any."""
     stopped: Mapping[int, FilterName] = field(default_factory=dict)
     """The rejected correct completions, by number, and the filter that rejected each."""
     stands_in: VerifiedGroup | None = None
@@ -72,7 +69,7 @@ class WeightedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What one round takes of what was on offer."""
+    """The groups on offer that one round takes, and the others."""
 
     groups: list[WeightedGroup]
     """In the order drawn."""
@@ -108,7 +105,7 @@ class _Candidate:
         return share
 
     def room(self, share: float) -> float:
-        """What it takes of the strangers' room, in units."""
+        """Return the units of the strangers' room that it takes."""
         return max(1.0, share * self.units)
 
     def weighted(self, share: float, epoch: int) -> WeightedGroup:
@@ -227,7 +224,7 @@ class Sampler:
         return max(tiers.values(), key=lambda each: fmean(worth(group, self._pass_rates) for group in each))
 
     def _passed(self, group: VerifiedGroup, count: int, epoch: int) -> NotDrawn | None:
-        """Why a group takes no part in a draw of `count` groups; None where it does."""
+        """Return the reason for which a group takes no part in a draw of `count` groups; None if it takes part."""
         if group.epoch < epoch - self._limits.max_age:
             return NotDrawn.TOO_OLD
         if count == 0:
@@ -256,7 +253,7 @@ class Sampler:
         return weight * preference(group, self._pass_rates) if self._selection == "informative" else weight
 
     def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
-        """Those of a group without filters."""
+        """Return the advantages of a group without filters."""
         if self._selection == "informative":
             return own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
         return advantages(group.rewards)

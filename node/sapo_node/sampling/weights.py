@@ -1,19 +1,84 @@
-"""How much each verified group on offer is worth to this node.
+"""Pass rates of this policy by task, and the worth of a group by them. No peer can forge a pass rate.
 
-`trust` draws by trust and age. `uniform` draws every group alike, as SAPO does; a node cannot be set to it, only the
-simulator compares with it. Neither asks what the receiver can do already, and a strong node gained nothing from weak
-peers. `informative` asks: a correct completion is drawn, and weighs, by how much better it is than what this policy
-does itself. A correct completion teaches most in a task that this policy hardly ever solves.
+`trust` draws by trust and age. `uniform` draws every group alike, as SAPO does; only the simulator can set it. Neither
+asks what this policy can do already, and with them a strong node gained nothing from weak peers. `informative` asks: a
+correct completion is drawn, and weighs, by how much better it is than what this policy does. It teaches most in a task
+that this policy hardly ever solves.
+
+`LocalWeight` is the loss weight of a local group. A peer that knows the answers chooses how many of its completions are
+correct and how long they are, so the groups on offer alone cannot say how heavy a group usually is. A group without
+correct completions does not count: a policy that writes next to nothing would find all groups too heavy, and never
+learn from peers again.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from statistics import median
+from typing import Any, Literal
 
 from sapo_node.groups.advantage import advantages, counts
+from sapo_node.groups.codec import Amount, MalformedError, from_json, to_object
 from sapo_node.groups.messages import ExternalObjective
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
-from sapo_node.sampling.pass_rates import PassRates
+
+FORGETTING = 0.9
+"""Factor on the weight of earlier groups or rounds at each new one: about the last ten count."""
+
+
+@dataclass(slots=True)
+class RunningMean:
+    """A mean that forgets, correct from its first value on."""
+
+    total: Amount = 0.0
+    weight: Amount = 0.0
+
+    def add(self, total: float, count: int = 1) -> None:
+        """Take in `count` values that sum to `total`."""
+        self.total = FORGETTING * self.total + total
+        self.weight = FORGETTING * self.weight + count
+
+    @property
+    def value(self) -> float | None:
+        """None before the first value, which has a weight of 1."""
+        return self.total / self.weight if self.weight >= 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    rates: Mapping[str, RunningMean]
+    """By task."""
+
+    def __post_init__(self) -> None:
+        if any(rate.total > rate.weight for rate in self.rates.values()):
+            raise MalformedError("a pass rate is above 1")
+
+
+class PassRates:
+    """Running pass rates of the policy's own completions, before any selection."""
+
+    def __init__(self) -> None:
+        self._rates: dict[str, RunningMean] = {}
+
+    def observe(self, local: Iterable[LocalGroup]) -> None:
+        """Count the local groups of a round."""
+        for group in local:
+            self._rates.setdefault(group.dataset, RunningMean()).add(sum(group.rewards), len(group.rewards))
+
+    def pass_rate(self, dataset: str) -> float | None:
+        """The recent share of correct local completions; None for a task that the policy has not had yet."""
+        rate = self._rates.get(dataset)
+        return rate.value if rate else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The running means, as plain JSON."""
+        return to_object(_Rates(self._rates))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the means in `state`. Raises MalformedError if it has another form."""
+        self._rates = dict(from_json(_Rates, state).rates)
+
 
 Selection = Literal["trust", "informative", "uniform"]
 
@@ -23,7 +88,7 @@ LEAST_PREFERENCE = 0.05
 
 
 def preference(group: VerifiedGroup, pass_rates: PassRates) -> float:
-    """How much a correct completion of a group's task is worth to this policy, as a share of the most possible."""
+    """Return the worth of a correct completion of the group's task to this policy, as a share of the greatest worth."""
     rate = pass_rates.pass_rate(group.dataset)
     return 1.0 if rate is None else max(LEAST_PREFERENCE, SPREAD * _worth(rate))
 
@@ -41,8 +106,8 @@ def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, 
 
 
 def worth(group: LocalGroup | VerifiedGroup, pass_rates: PassRates) -> float:
-    """What a group is worth to this policy: the sum of its positive own advantages. Only correct completions count: the
-    loss does not count external completions with negative advantage.
+    """Return the worth of a group to this policy: the sum of its positive own advantages. Only correct completions
+    count: the loss does not count external completions with negative advantage.
     """
     weighed = own_advantages(group.rewards, pass_rates.pass_rate(group.dataset))
     return sum(advantage for advantage in weighed if advantage > 0)
@@ -70,3 +135,53 @@ def _worth(rate: float) -> float:
 
 def _deviation(rate: float) -> float:
     return max(sqrt(rate * (1 - rate)), SPREAD)
+
+
+KEPT = 32
+"""The newest informative local groups that count."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    weights: tuple[Amount, ...]
+    """The weights of the groups that count, oldest first."""
+
+
+class LocalWeight:
+    """The loss weights of the newest informative local groups."""
+
+    def __init__(
+        self, pass_rates: PassRates, *, by_pass_rate: bool, objective: ExternalObjective = "positive-only"
+    ) -> None:
+        """`by_pass_rate` says whether correct external completions count by this node's own pass rate."""
+        self._objective: ExternalObjective = objective
+        self._pass_rates = pass_rates
+        self._by_pass_rate = by_pass_rate
+        self._weights: deque[float] = deque(maxlen=KEPT)
+
+    @property
+    def value(self) -> float | None:
+        """The median; None before the first informative local group."""
+        return median(self._weights) if self._weights else None
+
+    def observe(self, local: Sequence[LocalGroup]) -> None:
+        """Weigh the informative groups of a round, as if a peer had sent them."""
+        for group in local:
+            if len(set(group.rewards)) > 1:
+                lengths = [len(each.text.encode()) for each in group.completions]
+                self._weights.append(loss_weight(self._advantages(group), lengths, self._objective))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights that count."""
+        return to_object(_Weights(tuple(self._weights)))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the weights in `state`. Raises MalformedError if it has another form."""
+        self._weights = deque(from_json(_Weights, state).weights, maxlen=KEPT)
+
+    def _advantages(self, group: LocalGroup) -> tuple[float, ...]:
+        counted = advantages(group.rewards)
+        if not self._by_pass_rate:
+            return counted
+        own = own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
+        return tuple(mine if reward else each for mine, each, reward in zip(own, counted, group.rewards, strict=True))

@@ -10,7 +10,7 @@ machine, which counts the seconds since the machine started and which nobody set
 - A process that starts also believes a clock that is at most JUMP_EPOCHS away from the last epoch that was believed:
   the machine may have been restarted, and with it the steady clock.
 - Any other time is believed once it has been kept for JUMP_EPOCHS epochs of the steady clock. Until then the node
-  publishes nothing (`counters`) and drops nothing (`app.epochs`).
+  publishes nothing (`counters`) and drops nothing (`app.node.Epochs`).
 - The believed epoch never goes back, except when an operator runs `doctor --repair` (`return_to`).
 
     guard.look(clock.now(), clock.steady())

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sapo_node.groups import book
-from sapo_node.groups.codec import from_json, to_json, to_object
+from sapo_node.groups.codec import Count, from_json, to_json, to_object
 from sapo_node.groups.messages import (
     FilterName,
     GroupReport,
@@ -30,7 +30,6 @@ from sapo_node.groups.messages import (
     TrainRequest,
 )
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
-from sapo_node.groups.ranges import Count
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
@@ -67,10 +66,10 @@ def external_id(group: VerifiedGroup) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a stored batch knows of one of its groups beside the request."""
+    """Facts about one group of a stored batch that the request lacks."""
 
     number: Count
-    """Of the group in the book."""
+    """The key of the group in the book."""
     peer: str
     """LOCAL for this node's own."""
     rejected: Mapping[Count, FilterName] = field(default_factory=dict)
@@ -85,7 +84,7 @@ class StoredBatch:
     members: Mapping[str, Member]
     """By the id of the group."""
     failures: int = 0
-    """How often the batch killed the learner."""
+    """The number of times that the batch killed the learner."""
 
     @property
     def peers(self) -> dict[str, str]:
@@ -130,13 +129,13 @@ class BatchLog:
 
     @property
     def newest(self) -> int:
-        """The step of the newest batch; 0 where none is stored."""
+        """The step of the newest batch; 0 if none is stored."""
         [(step,)] = self._database.rows("SELECT max(step) FROM batches")
         return step or 0
 
     @property
     def newest_checkpoint(self) -> int:
-        """The step of the newest checkpoint; 0 where there is none."""
+        """The step of the newest checkpoint; 0 if there is none."""
         [(step,)] = self._database.rows("SELECT coalesce(max(step), 0) FROM checkpoints")
         return int(step)
 
@@ -153,7 +152,7 @@ class BatchLog:
         return frozenset(step for step in restarts if step is not None)
 
     def stored_after(self, step: int) -> int:
-        """How many batches after a step are stored."""
+        """Return the number of stored batches after a step."""
         [(count,)] = self._database.rows("SELECT count(*) FROM batches WHERE step > ?", step)
         return int(count)
 
@@ -271,7 +270,7 @@ def positive_advantage(group: TrainGroup, trained: GroupReport) -> float:
 
 
 def stored_batch(database: Database, step: int) -> StoredBatch | None:
-    """The batch of a step, or None where it is gone. Raises LocalError where it cannot be read."""
+    """The batch of a step, or None if it is gone. Raises LocalError if it cannot be read."""
     row = database.row("SELECT batch, failures FROM batches WHERE step = ?", step)
     if row is None:
         return None
@@ -317,7 +316,7 @@ def _with_texts(database: Database, body: dict[str, Any], failures: int) -> Stor
 
 
 def from_local(group: LocalGroup, k: int, examples: Examples = NO_EXAMPLES, source: Source = "local") -> TrainGroup:
-    """What the learner is told of an own group; `k` as in `local_id`."""
+    """Return a local group as the learner gets it; `k` as in `local_id`."""
     name = local_id(k, source)
     shown = examples.prompt(group.dataset, group.prompt).examples
     return TrainGroup(
@@ -333,7 +332,7 @@ def from_local(group: LocalGroup, k: int, examples: Examples = NO_EXAMPLES, sour
 
 
 def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> TrainGroup:
-    """What the learner is told of a group of others'."""
+    """Return an external group as the learner gets it."""
     silent = weighted.silent or ((),) * len(weighted.group.completions)
     completions = tuple(
         Sampled(each.text, each.finish.value, silent=spans)

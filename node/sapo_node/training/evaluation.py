@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples, task_name
 from sapo_node.groups.record import is_cut, is_over_bytes
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
-from sapo_node.groups.task_name import task_name
-from sapo_node.training.policy import Policy
+from sapo_node.training.rollout import Policy
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest, TaskSpec
@@ -28,7 +27,7 @@ _CHUNK = 64
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """How many of the samples drawn at temperature 1 answer each held-out question correctly."""
+    """The number of samples, drawn at temperature 1, that answer each held-out prompt correctly."""
 
     samples: int
     """Per question."""
@@ -105,7 +104,7 @@ async def measure(
     stopping: Callable[[], bool] = lambda: False,
 ) -> HeldOut:
     """Ask the averaged weights `prompts` held-out questions of each task, the same for everybody in a swarm; `progress`
-    hears the task and how many more of its questions are done. Raises LocalError where questions cannot be built, and
+    hears the task and how many more of its questions are done. Raises LocalError if questions cannot be built, and
     between two requests to the learner where the node is `stopping`.
     """
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret

@@ -36,8 +36,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from sapo_node.groups.codec import MalformedError, from_json, to_object
-from sapo_node.groups.ranges import Count, Entropy, Finite, Share
+from sapo_node.groups.codec import Count, Entropy, Finite, MalformedError, Share, from_json, to_object
 from sapo_node.groups.stats import Interval, mean_of_intervals, wilson_interval
 from sapo_node.storage.database import Database
 
@@ -66,7 +65,7 @@ RATE_FACTOR = 0.5
 CALM = 4
 """Evaluations in a row without an alarm that take one halving back."""
 LEAST_SCALE = 1 / 16
-"""What alarms leave of the learning rate, at least: a node that stops learning cannot recover."""
+"""Least factor of all alarms on the learning rate: a node that stops learning cannot recover."""
 MAX_ALARMS = 64
 """Alarms that the record keeps."""
 
@@ -103,7 +102,7 @@ class _State:
     best: _Best | None = None
     """The best evaluation of which the weights are kept."""
     rewards: tuple[Share, ...] = ()
-    """Of the last WINDOW rounds, as the next two."""
+    """Figures of the last WINDOW rounds, as the next two."""
     informative: tuple[Share, ...] = ()
     entropies: tuple[Entropy, ...] = ()
     most_informative: Share = 0.0
@@ -116,7 +115,7 @@ class _State:
     calm: Count = 0
     """Evaluations since the last alarm, or since a halving was taken back."""
     asked: str = ""
-    """How the model was asked for all these figures;"""
+    """The settings with which the model was asked for all these figures."""
 
 
 class Health:
@@ -187,7 +186,7 @@ class Health:
         )
 
     def is_best(self, held_out: Interval) -> bool:
-        """Whether an evaluation is at least as good as all of which the weights are kept, by its point estimate."""
+        """Return whether an evaluation is at least as good as all whose weights are kept, by its point estimate."""
         return _exceeds(held_out, self._state.best)
 
     def evaluated(self, step: int, held_out: Interval) -> None:
@@ -267,7 +266,7 @@ def _collapse(state: _State, groups: int) -> tuple[Kind, str] | None:
 
 
 def _is_fall(before: float, after: float, groups: int) -> bool:
-    """Whether a share of so many groups is below another one by more than chance."""
+    """Return whether a share of `groups` groups is below another one by more than chance."""
     first, second = (wilson_interval(share * groups, groups, NO_CHANCE) for share in (before, after))
     return second.high < first.low
 

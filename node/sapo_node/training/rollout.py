@@ -1,18 +1,17 @@
-"""What a node gives to the swarm, whoever answers: the first half of Algorithm 1, which needs nothing that learns.
+"""A node's contribution to the swarm: the first half of Algorithm 1, which needs no model that learns.
 
 assign -> generate -> score -> share
 """
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import Sampled
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt
+from sapo_node.groups.messages import Sampled, TrainReport, TrainRequest
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt, task_name
 from sapo_node.groups.record import LocalGroup
-from sapo_node.groups.task_name import task_name
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
 from sapo_node.verification.sandbox.requests import ScoreRequest
@@ -42,11 +41,11 @@ class RoundFailed(LocalError):
 
 
 class AnswerFailed(LocalError):
-    """Who answers could not; the same questions may be asked again."""
+    """The answerer failed; the same prompts may be asked again."""
 
 
 class TaskSkipped(LocalError):
-    """Who answers does not want to; the round is left out."""
+    """The answerer declined; the round is left out."""
 
 
 class NoText(LocalError):
@@ -54,7 +53,7 @@ class NoText(LocalError):
 
 
 class Answerer(Protocol):
-    """Who answers questions: a model, a program or a person."""
+    """Completes prompts: a model, a program or a person."""
 
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
@@ -172,3 +171,43 @@ class Contribution:
         if left_out := kept.count(None):
             logger.warning("%d of %d groups did not fit into a message; share fewer at once", left_out, len(kept))
         return message
+
+
+class Policy(Answerer, Protocol):
+    """The model that learns: its own process, in a running node."""
+
+    @property
+    def step(self) -> int:
+        """The step of the weights as they are now."""
+        ...
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int, averaged: bool = False
+    ) -> list[tuple[Sampled, ...]]:
+        """G completions for each question, of the averaged weights or of those that train."""
+        ...
+
+    async def train(self, request: TrainRequest) -> TrainReport:
+        """One update; its step is the one after the last. Raises RequestError if the step starts from best weights
+        that are not there; nothing has changed then.
+        """
+        ...
+
+    async def checkpoint(self) -> int:
+        """Write the weights; the step they are of. The one before is kept as well."""
+        ...
+
+    async def keep_best(self, step: int, needed: Collection[int]) -> None:
+        """Write the averaged weights of `step`, the one of now, as the best, and keep of the best weights before only
+        those of the steps that are needed.
+        """
+        ...
+
+    async def restore(self, step: int) -> None:
+        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and remove all later checkpoints
+        and best weights. A policy at or before that step only removes them.
+
+        A crash after this brings none of them back. Raises RequestError if the step cannot be restored; the weights
+        are then as they were.
+        """
+        ...

@@ -25,14 +25,14 @@ from sapo_node.training.trainer import Trainer
 from sapo_node.verification.verifier import VerificationScheduler
 
 Phase = Literal["generate", "share", "verify", "train", "evaluate"]
-"""What takes time in a round, in this order. A node that only listens leaves out `share`. Few rounds end with an
+"""The phases of a round, in this order. A node that only listens leaves out `share`. Few rounds end with an
 evaluation.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """What one round did, as people and scripts see it."""
+    """The facts of one round, for people and scripts."""
 
     epoch: int
     counter: int
@@ -55,7 +55,7 @@ class RoundReport:
     seconds: dict[Phase, float]
     """Wall time by phase."""
     training: TrainReport
-    """What the learner says of the step."""
+    """The learner's report of the step."""
     rate_scale: float = 1.0
     """Factor that the alarms of `health` left on the learning rate of the next round, above 0 and at most 1."""
     filtered: Mapping[FilterName, int] = field(default_factory=dict)
@@ -69,7 +69,7 @@ _OF_TEXTS = frozenset({Refusal.TOO_LONG, Refusal.SPECIAL})
 
 @dataclass(frozen=True, slots=True)
 class TrainedGroup:
-    """What the learner made of one external group."""
+    """The result of one external group in the step."""
 
     weighted: WeightedGroup
     report: GroupReport
@@ -239,7 +239,7 @@ def _untaught(group: LocalGroup) -> LocalGroup:
 
 
 def _trained(external: Sequence[WeightedGroup], report: TrainReport) -> tuple[list[TrainedGroup], list[VerifiedGroup]]:
-    """What became of the external groups of a batch, and the stand-ins that were not needed."""
+    """Return the results of the external groups of a batch, and the unneeded stand-ins."""
     trained = [(each, report.groups.get(external_id(each.group))) for each in external]
     spared = [each.group for each, group in trained if group is None]
     return [TrainedGroup(each, group) for each, group in trained if group], spared

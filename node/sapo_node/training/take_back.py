@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS taken_back (
 MAX_ROWS = 64
 PHRASE_CHARACTERS = 80
 TAKEN_BACK = "taken back"
-"""Why nothing of a group is in the weights any more; `TakenBack.why` adds the reason."""
+"""The reason of a group that was taken back; `TakenBack.why` adds the alarm."""
 
 Accused = frozenset[tuple[int, str]]
 """External groups, by their step and their id in the batch of that step."""
@@ -46,24 +46,24 @@ class TakenBack:
     """The last step that was replayed."""
     reason: str
     phrase: str
-    """What the accused texts have in common, in their own words; empty where there is no such phrase."""
+    """The phrase that the accused texts share; empty if there is none."""
     groups: int
     peers: int
     at: float
     """Unix time of the decision."""
     seconds: float | None
-    """How long restoring and replaying took, since the last start of the node; None until it is finished."""
+    """Seconds of restoring and replaying since the last start of the node; None until it is finished."""
     failure: str
-    """Why the steps could not be taken back; empty otherwise."""
+    """The error that kept the steps from being taken back; empty if there is none."""
 
     @property
     def cause(self) -> str:
-        """The reason, with the phrase where there is one."""
+        """The reason, with the phrase if there is one."""
         return f"{self.reason} {self.phrase!r}" if self.phrase else self.reason
 
     @property
     def why(self) -> str:
-        """Why nothing of the accused groups is in the weights, as the journal says it."""
+        """The reason that the book stores for the accused groups."""
         return f"{TAKEN_BACK}: {self.cause}"
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class TakeBacks:
             )
 
     def unfinished(self) -> list[TakenBack]:
-        """What was decided, did not fail and is not finished, oldest first."""
+        """Return the decisions that are neither finished nor failed, oldest first."""
         return _read(self._database, "WHERE seconds IS NULL AND failure = '' ORDER BY number")
 
     def accused(self, taken: TakenBack) -> Accused:
@@ -146,7 +146,7 @@ class TakeBacks:
 
 
 def taken_back(database: Database, *, last: int = MAX_ROWS) -> list[TakenBack]:
-    """What was taken back, newest first."""
+    """Return the steps that were taken back, newest first."""
     return _read(database, "ORDER BY number DESC LIMIT ?", last)
 
 

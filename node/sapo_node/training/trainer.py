@@ -45,7 +45,7 @@ from sapo_node.training.batch_log import (
     stored_batch,
 )
 from sapo_node.training.health import Health
-from sapo_node.training.policy import Policy
+from sapo_node.training.rollout import Policy
 from sapo_node.training.take_back import TAKEN_BACK, TakeBacks, TakenBack
 from sapo_protocol import LocalError
 
@@ -54,9 +54,9 @@ logger = logging.getLogger(__name__)
 _ALL_REFUSED = GroupReport(refused=Refusal.KILLED_LEARNER)
 
 NOTHING_LEFT = "every token masked"
-"""Why nothing of a group was trained on whose correct completions hold masked phrases and nothing else."""
+"""The reason of a group whose correct completions hold only masked phrases."""
 MAX_FAILURES = 10
-"""A batch that ended the learner this often is given up, and so is a restore: neither may stop the node for ever."""
+"""A batch that ended the learner this often is given up, and so is a restore: neither may stop the node forever."""
 MAX_MISSING = 1_000_000
 """Steps without a stored batch that a start leaves empty. A step beyond them was not written by a node."""
 
@@ -140,7 +140,7 @@ class Trainer:
     ) -> TakenBack | None:
         """Leave external groups out of the last steps, as if the node had never trained on them.
 
-        `accused` is asked of each external group of the stored batches, with the peer of the group. None where no batch
+        `accused` is asked of each external group of the stored batches, with the peer of the group. None if no batch
         that can be taken back holds an accused group. Where the learner cannot restore the checkpoint, the result has a
         `failure` and nothing has changed. `reason` says why in a few words, and `phrase` quotes the accused texts.
         """
@@ -211,7 +211,7 @@ class Trainer:
         return not failure
 
     async def _restore(self, step: int) -> str:
-        """Have the learner restore a step, or stay where it is if that is before; why it cannot, empty where it did."""
+        """Have the learner restore a step, or stay at an earlier one. Return the error; empty if there was none."""
         for _ in range(MAX_FAILURES):
             try:
                 await self._policy.restore(step)
@@ -296,7 +296,9 @@ class Trainer:
 
 
 def _left_out(report: GroupReport, rejected: Mapping[int, FilterName]) -> str:
-    """Why no token of a group was trained on whose completions these filters `rejected`; empty where one was."""
+    """Return the reason for which no token of a group was trained on, given the filters in `rejected`; empty if one
+    was.
+    """
     if report.tokens:
         return ""
     if report.refused:

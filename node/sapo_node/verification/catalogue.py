@@ -9,8 +9,7 @@ every peer would differ. With another version of a scorer, honest claims would c
 import logging
 from collections.abc import Sequence
 
-from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples
-from sapo_node.groups.task_name import task_name
+from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples, task_name
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.tasks import SCORER_VERSION, interop, plugins

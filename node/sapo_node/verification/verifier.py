@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from sapo_node.groups.book import Book
+from sapo_node.groups.prompt import task_name
 from sapo_node.groups.record import Unusable, VerifiedGroup
-from sapo_node.groups.task_name import task_name
 from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants

@@ -41,11 +41,10 @@ from sapo_node.net.host import TrackedTcp, build_host
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND, NetworkSettings
-from sapo_node.sampling.exposure import Exposure
+from sapo_node.sampling.alarm import Exposure
 from sapo_node.sampling.filters import Filters, Offered
-from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
-from sapo_node.sampling.weights import loss_weight
+from sapo_node.sampling.weights import PassRates, loss_weight
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import from_external
 from sapo_node.trust import constants

@@ -6,10 +6,9 @@ from contextlib import closing, suppress
 import pytest
 
 from context import KEY, context_of
-from sapo_node.app.clock_repair import epochs_ahead, return_to_clock
 from sapo_node.app.config import Config
 from sapo_node.app.node import build_node
-from sapo_node.app.state import SCHEMA, StateFolder, locked
+from sapo_node.app.state import SCHEMA, StateFolder, epochs_ahead, locked, return_to_clock
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database
@@ -240,7 +239,7 @@ def a_day_ahead(folder, manifest, monkeypatch):
         node = Life(manifest, database).node
         node.ingest.advance(144)
         node.ledger.at(144)
-    monkeypatch.setattr("sapo_node.app.clock_repair.time.time", lambda: 5.5 * EPOCH)
+    monkeypatch.setattr("sapo_node.app.state.time.time", lambda: 5.5 * EPOCH)
     return 5.5 * EPOCH
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from sapo_node.app.config import Config
-from sapo_node.app.learner_options import MAX_ROUND_TOKENS, require_storable
-from sapo_node.app.recipe import recipe_of
+from sapo_node.app.recipe import MAX_ROUND_TOKENS, recipe_of, require_storable
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.model import ModelError, load
 from sapo_protocol import LocalError

@@ -32,7 +32,7 @@ from sapo_node.observability.overview import overview
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.filters.length import KEPT
-from sapo_node.sampling.pass_rates import FORGETTING
+from sapo_node.sampling.weights import FORGETTING
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database

@@ -17,7 +17,7 @@ from sapo_node.groups.record import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import Completion, Finish
 

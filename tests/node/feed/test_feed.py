@@ -27,9 +27,8 @@ from sapo_node.feed.messages import Completed, GoBackRefused, Started, StepRepor
 from sapo_node.feed.openapi import description
 from sapo_node.feed.policy import train_report
 from sapo_node.feed.server import FeedServer, Lease, LeaseHeld
-from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import MalformedError, from_json
-from sapo_node.groups.messages import Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import Bounds, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.record import LOCAL
 from sapo_node.observability.dashboard import parse_place
 from sapo_node.storage.database import Database

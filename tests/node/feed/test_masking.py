@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.feed.messages import Batch, Graded, Group, is_kept
-from sapo_node.groups.bounds import Bounds
+from sapo_node.groups.messages import Bounds
 from sapo_node.learner.filters import passing
 
 TEXT = "2*3 is 6. So <answer>6</answer>."

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.groups.answer import ANSWER_END, THINK, THOUGHT, answer_end
+from sapo_node.groups.prompt import ANSWER_END, THINK, THOUGHT, answer_end
 
 
 @pytest.mark.parametrize(

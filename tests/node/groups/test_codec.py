@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.feed.messages import StepReport
-from sapo_node.groups.codec import MalformedError, from_json, to_json, to_object
+from sapo_node.groups.codec import MAX_COUNT, MAX_FLOAT, Count, LogProb, MalformedError, from_json, to_json, to_object
 from sapo_node.groups.messages import (
     FILTERS,
     GenerateRequest,
@@ -22,7 +22,6 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
-from sapo_node.groups.ranges import MAX_COUNT, MAX_FLOAT, Count, LogProb
 
 REPORTS = st.builds(
     GroupReport,

@@ -7,7 +7,7 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
-from sapo_node.groups.task_name import task_name
+from sapo_node.groups.prompt import task_name
 from sapo_node.training.evaluation import measure
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.catalogue import build_examples

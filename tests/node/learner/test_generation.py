@@ -7,11 +7,10 @@ from itertools import cycle, islice
 import pytest
 import torch
 
-from sapo_node.app.learner_options import MAX_ROUND_TOKENS
-from sapo_node.groups.answer import ANSWER_END
+from sapo_node.app.recipe import MAX_ROUND_TOKENS
 from sapo_node.groups.codec import to_json
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainGroup
-from sapo_node.groups.prompt import Prompt
+from sapo_node.groups.prompt import ANSWER_END, Prompt
 from sapo_node.learner import forward
 from sapo_node.learner import generate as sampler
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from sapo_node.app.config import Config
-from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.model_name import is_hub_name
+from sapo_node.groups.messages import LearnerOptions, is_hub_name
 from sapo_node.learner import from_gguf, gguf
 from sapo_node.learner.folder import ModelError, model_folder
 from sapo_node.learner.from_gguf import write_folder

@@ -10,8 +10,7 @@ import torch
 from huggingface_hub import constants
 
 from no_hub import REPLIES, NoHub
-from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.model_name import is_hub_name
+from sapo_node.groups.messages import LearnerOptions, is_hub_name
 from sapo_node.learner.hub import HubError, cached, fetch
 from sapo_node.learner.model import ModelError, load
 from tiny_models import write_model

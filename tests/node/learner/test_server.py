@@ -14,9 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from inference_server import InferenceServer
 from sapo_node.app.config import Config
-from sapo_node.app.learner_options import learner_options
-from sapo_node.app.state import StateFolder
-from sapo_node.groups.answer import THINK, THOUGHT
+from sapo_node.app.recipe import learner_options
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     Generated,
@@ -27,7 +25,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
-from sapo_node.groups.prompt import Example, Prompt
+from sapo_node.groups.prompt import THINK, THOUGHT, Example, Prompt
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.client import GENERATE_DEADLINE
@@ -840,9 +838,11 @@ def test_the_key_of_the_environment_goes_to_the_server(recorded, monkeypatch):
 
 
 def test_the_configuration_names_the_server(tmp_path):
-    manifest, folder = load_manifest("starter"), StateFolder(tmp_path)
-    assert learner_options(Config(generate="http://127.0.0.1:8000"), manifest, folder).server == "http://127.0.0.1:8000"
-    assert not learner_options(Config(), manifest, folder).server
+    manifest = load_manifest("starter")
+    assert (
+        learner_options(Config(generate="http://127.0.0.1:8000"), manifest, tmp_path).server == "http://127.0.0.1:8000"
+    )
+    assert not learner_options(Config(), manifest, tmp_path).server
 
 
 def test_the_address_may_end_as_that_of_an_openai_client_does(recorded):

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
+    Bounds,
     GenerateRequest,
     GroupReport,
     LearnerOptions,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from sapo_node.cli.tables import activity, chart, round_table
-from sapo_node.groups.curve import MAX_POINTS, WINDOW, Point, added, learning_curve
+from sapo_node.observability.history import MAX_POINTS, WINDOW, Point, added, learning_curve
 
 
 def points_of(rewards):

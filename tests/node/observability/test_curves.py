@@ -31,7 +31,7 @@ from sapo_node.observability.curves import (
     write_curves,
 )
 from sapo_node.observability.history import History
-from sapo_node.observability.metrics import metrics
+from sapo_node.observability.stored import metrics
 from sapo_node.storage.database import Database
 from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.round import RoundReport

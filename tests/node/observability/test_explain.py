@@ -17,11 +17,11 @@ from sapo_node.groups.messages import FILTERS, GroupReport, Refusal, Sampled
 from sapo_node.groups.record import LocalGroup, NotDrawn, State, Unusable, VerifiedGroup
 from sapo_node.ingest.validator import Ignored
 from sapo_node.observability import explain
-from sapo_node.observability.group_facts import SHOWN_CHARACTERS, facts_of
+from sapo_node.observability.explain import SHOWN_CHARACTERS, facts_of
 from sapo_node.observability.reasons import REASONS
 from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.sampling.weights import PassRates
 from sapo_node.training.batch_log import external_id, local_id
 from sapo_node.training.take_back import TAKEN_BACK
 from sapo_node.training.trainer import NOTHING_LEFT, Trainer

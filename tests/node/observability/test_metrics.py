@@ -17,8 +17,8 @@ from sapo_node.cli.live_view import LiveView, _Screen, print_json_line
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.record import TaskAnswers
 from sapo_node.observability.history import MAX_EVALUATIONS, MAX_ROUNDS, History
-from sapo_node.observability.metrics import METRICS, metrics
 from sapo_node.observability.overview import overview
+from sapo_node.observability.stored import METRICS, metrics
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters

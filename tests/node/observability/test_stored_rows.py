@@ -16,9 +16,8 @@ from sapo_node.observability.curves import Follower
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.dashboard.prometheus import exposition
 from sapo_node.observability.history import History
-from sapo_node.observability.metrics import METRICS, metrics
 from sapo_node.observability.overview import overview
-from sapo_node.observability.stored import Round
+from sapo_node.observability.stored import METRICS, Round, metrics
 from sapo_node.storage.database import Database, StateError
 from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.round import RoundReport

@@ -8,7 +8,7 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup
 from sapo_node.sampling.alarm import ALIKE, RewardWatch
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates
 from sapo_node.trust.constants import HARM_ROUNDS, Tier
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.sampling.exposure import Exposure
+from sapo_node.sampling.alarm import Exposure
 from sapo_node.trust.constants import SHARE_LEAST, STRANGERS_SHARE
 
 

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from sampled_texts import Own, others, own
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import FILTERS, Sampled
+from sapo_node.groups.messages import FILTERS, Bounds, Sampled
 from sapo_node.groups.record import VerifiedGroup, merged
 from sapo_node.learner import filters
 from sapo_node.sampling.filters import MASKED, Filters, Offered
 from sapo_node.sampling.filters.equation import steps_hold
 from sapo_node.sampling.filters.length import KNOWN, LengthFilter
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates
 from sapo_protocol import Completion, Finish
 
 

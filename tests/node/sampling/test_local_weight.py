@@ -10,9 +10,7 @@ from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.sampling.filters import Offered
-from sapo_node.sampling.local_weight import LocalWeight
-from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.weights import loss_weight, own_advantages
+from sapo_node.sampling.weights import LocalWeight, PassRates, loss_weight, own_advantages
 from sapo_node.trust.constants import LOCAL_RANGE, LOSS_WEIGHT_LIMIT, Fact, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Completion, Finish

@@ -11,12 +11,12 @@ from sampled_texts import look
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
-from sapo_node.sampling.filters import Filters, texts
+from sapo_node.sampling.filters import Filters, habits
+from sapo_node.sampling.filters.habits import STORED_BYTES
 from sapo_node.sampling.filters.ngram import NgramFilter
-from sapo_node.sampling.filters.texts import STORED_BYTES
 from sapo_node.sampling.memory import Memory
 from sapo_node.sampling.mix import ratio_of
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates
 from sapo_node.trust.constants import Tier
 from sapo_protocol import Completion, Finish
 
@@ -135,7 +135,7 @@ def test_the_state_of_the_habits_is_bounded_however_long_local_completions_are(l
 def test_a_group_that_waits_is_read_again_after_a_restart_if_its_texts_were_not_stored(rng, monkeypatch):
     before, after = (NgramFilter(lambda _: Tier.STRANGER) for _ in range(2))
     waiting = [others(rng, number) for number in range(12)]
-    monkeypatch.setattr(texts, "STORED_BYTES", sum(len(text) for text in waiting[0].correct) * 3)
+    monkeypatch.setattr(habits, "STORED_BYTES", sum(len(text) for text in waiting[0].correct) * 3)
     look(before, waiting)
     after.load_state_dict(before.state_dict())
     assert after._sources.all.prompts.total() < len(waiting)

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampled_texts import others
-from sapo_node.groups.bounds import MIN_TOKEN_PROB, Bounds
-from sapo_node.groups.messages import Sampled
+from sapo_node.groups.messages import MIN_TOKEN_PROB, Bounds, Sampled
 from sapo_node.groups.record import LocalGroup
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.filters.min_token_prob import KEPT, KNOWN, MinTokenProbFilter
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates
 
 GROUP = others(random.Random(1), 0)
 USUAL = Bounds()

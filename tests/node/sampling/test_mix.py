@@ -8,7 +8,7 @@ from sapo_node.app.config import Config, load_config
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.mix import MAX_EXTERNAL, STEP, UNKNOWN, Auto, Costs, Fixed, Split, ratio_of
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates
 from sapo_protocol import Completion, Finish, LocalError
 
 

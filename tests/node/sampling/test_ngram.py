@@ -12,11 +12,18 @@ from sampled_texts import PHRASE, Own, look, others, own, text, with_number
 from sapo_node.groups.messages import Sampled
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.filters import habits as habits_module
-from sapo_node.sampling.filters import sources as sources_module
-from sapo_node.sampling.filters.habits import LOCAL_WINDOW, LONGEST_WORD, habits_of
+from sapo_node.sampling.filters.habits import (
+    HABITS,
+    LOCAL_WINDOW,
+    LONGEST_WORD,
+    PEERS,
+    POOLED,
+    REMEMBERED,
+    TRAINED,
+    habits_of,
+)
 from sapo_node.sampling.filters.ngram import CORRECT, PROMPTS, SHOWN, NgramFilter
-from sapo_node.sampling.filters.sources import HABITS, PEERS, POOLED, REMEMBERED, TRAINED
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates
 from sapo_node.trust.constants import Tier
 from sapo_protocol import Completion, Finish
 
@@ -561,7 +568,7 @@ def test_a_phrase_of_a_peer_is_counted_among_any_number_of_local_random_words(mo
 
 
 def test_long_texts_of_many_peers_push_out_what_the_peer_heard_from_longest_ago_said(monkeypatch):
-    monkeypatch.setattr(sources_module, "HABITS_OF_PEERS", 3 * HABITS)
+    monkeypatch.setattr(habits_module, "HABITS_OF_PEERS", 3 * HABITS)
     rng = random.Random(1)
     ngram_filter = ngram()
     for number in range(5):

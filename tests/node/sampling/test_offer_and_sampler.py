@@ -14,9 +14,8 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.book import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
 from sapo_node.groups.record import LocalGroup, NotDrawn, VerifiedGroup
 from sapo_node.sampling.filters import Offered
-from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler
-from sapo_node.sampling.weights import loss_weight, own_advantages
+from sapo_node.sampling.weights import PassRates, loss_weight, own_advantages
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier

@@ -1,6 +1,6 @@
 """Each alarm of a phrase doubles the rounds until the next one, and a phrase without an alarm for long is forgotten."""
 
-from sapo_node.sampling.filters.repeats import QUIET, REMEMBERED_ROUNDS, Repeats, runs
+from sapo_node.sampling.filters.ngram import QUIET, REMEMBERED_ROUNDS, Repeats, runs
 
 PHRASE = ("hail", "the", "swarm")
 

@@ -16,8 +16,8 @@ from sapo_node.groups.stats import Interval
 from sapo_node.processes.frames import write_frame
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.filters import Offered
-from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, WeightedGroup
+from sapo_node.sampling.weights import PassRates
 from sapo_node.training.batch_log import external_id, local_id, stored_batch, trained_per_peer
 from sapo_node.training.trainer import MAX_FAILURES, Trainer
 from sapo_node.trust.ledger import Ledger

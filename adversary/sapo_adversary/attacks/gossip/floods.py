@@ -210,14 +210,14 @@ class SlowStreams(GossipAttack):
     layer = "wire"
 
     def __init__(self, kit: GossipKit, *, streams: int = 20, judged_after: float = 28.0) -> None:
-        """Each host opens `streams` streams to each honest node. `report` counts the streams that the node closed within
+        """Each host opens `streams` streams to each honest node. `report` counts those that the node closed within
         `judged_after` seconds.
         """
         super().__init__(kit)
         self._streams = streams
         self._judged_after = judged_after
         self._held: list[tuple[float, float]] = []
-        """When each stream was opened, and for how many seconds it was open."""
+        """The opening time of each stream, and the seconds for which it was open."""
         self._end = 0.0
 
     async def play(self) -> None:

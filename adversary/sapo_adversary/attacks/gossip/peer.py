@@ -156,7 +156,7 @@ class Peer:
         return str(ID(message.from_id))
 
     def answer(self, protocol: str, answer: Callable[[bytes], bytes]) -> None:
-        """Answer whoever asks on streams of this protocol: one request, one answer, both with their length before."""
+        """Answer requests on streams of this protocol: one request, one answer, each after its length."""
 
         async def serve(stream: Any) -> None:
             with suppress(Exception):  # the library ends a stream in many ways

@@ -88,7 +88,7 @@ class _Lines:
         self._rest = b""
 
     async def event(self, name: str) -> dict[str, Any]:
-        """The next event, which must be of this name. Raises LocalError where the process ends or says another."""
+        """The next event, which must be of this name. Raises LocalError if the process ends or says another."""
         while b"\n" not in self._rest:
             data = await self._stream.receive_some()
             if not data:

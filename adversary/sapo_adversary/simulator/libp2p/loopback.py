@@ -53,7 +53,7 @@ class Loopback:
         self._recommended = (*self._recommended, *addresses)
 
     def address_of(self, peer: str) -> str:
-        """Where an honest node is dialled."""
+        """The address of an honest node."""
         return address(self.places[peer], peer)
 
     @property
@@ -62,7 +62,7 @@ class Loopback:
         return [self.address_of(peer) for peer in self.places]
 
     def knows(self, host: str) -> bool:
-        """Whether an honest node or an attacker has this IP address."""
+        """Return whether an honest node or an attacker has this IP address."""
         return int(host.split(".")[1]) >= ATTACKERS_FROM or any(host == place for place, _ in self.places.values())
 
     @property
@@ -119,7 +119,7 @@ def _earlier(simulation: Simulation, identities: Sequence[Identity], number: int
 
 
 def address(place: tuple[str, int], peer: str) -> str:
-    """Where a peer is dialled."""
+    """Return the address of a peer."""
     host, port = place
     return f"/ip4/{host}/tcp/{port}/p2p/{peer}"
 

@@ -24,13 +24,13 @@ from sapo_node.processes.clock import TrioClock
 from sapo_protocol import LocalError, Manifest
 
 _PATIENCE = 4
-"""How many times its seconds a run may take before it is given up."""
+"""A run may take this many times its seconds; then it is given up."""
 
 
 def simulate_realtime(simulation: Simulation, *, progress: Progress = lambda _: None) -> dict[str, Any]:
     """Play a simulation and return its record, which has what was seen of the network under `gossip`.
 
-    Raises LocalError where the machine is too busy to play it in time.
+    Raises LocalError if the machine is too busy to play it in time.
     """
     if simulation.learner != "bandit":
         raise LocalError(f"simulation {simulation.name}: on libp2p nodes train the stand-in alone, learner = 'bandit'")

@@ -24,7 +24,7 @@ class Seen:
     up: list[tuple[float, float]] = field(default_factory=list)
     """From when until when it ran; the last may still run."""
     arrived: dict[bytes, float] = field(default_factory=dict)
-    """When it first had each message of others, by content."""
+    """The arrival time of each message of another node, by content."""
     heartbeats: int = 0
     """While all honest nodes ran."""
     meshed: int = 0
@@ -32,7 +32,7 @@ class Seen:
     dark: float = 0.0
     """The longest time, in seconds, without one."""
     lit: float = 0.0
-    """When there last was one."""
+    """The time of the last one."""
     taken: float = 0.0
     """Share of its mesh that others than honest nodes held at the last of the heartbeats."""
     dials: int = 0
@@ -46,11 +46,11 @@ class Seen:
 
     @property
     def runs(self) -> bool:
-        """Whether it runs."""
+        """True while it runs."""
         return bool(self.up) and self.up[-1][1] == inf
 
     def covers(self, start: float, end: float) -> bool:
-        """Whether the node ran during the whole time between two moments."""
+        """Return whether the node ran during the whole time between two moments."""
         return any(since <= start and end <= until for since, until in self.up)
 
 
@@ -67,7 +67,7 @@ class Watch:
 
     @property
     def complete(self) -> bool:
-        """Whether all nodes run."""
+        """True while all nodes run."""
         return all(each.runs for each in self.seen.values())
 
     def begin(self) -> None:

@@ -16,8 +16,8 @@ from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.observability import explain
 from sapo_node.observability.condition import condition_of, counted
 from sapo_node.observability.history import History
-from sapo_node.observability.metrics import METRICS
 from sapo_node.observability.overview import KINDS, overview
+from sapo_node.observability.stored import METRICS
 from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt
 
@@ -92,7 +92,7 @@ class NodeFacts:
     page: str
     """Without its token; `sapo-node status` has none either."""
     error: str
-    """Why the state cannot be read; empty if it can."""
+    """The error of reading the state; empty if there is none."""
 
 
 def facts_of(folder: StateFolder) -> NodeFacts:

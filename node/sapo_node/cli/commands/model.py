@@ -15,10 +15,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from sapo_node.app.config import Config
-from sapo_node.app.learner_options import learner_options
-from sapo_node.app.model_card import card_facts
-from sapo_node.app.recipe import recipe_of
+from sapo_node.app.recipe import learner_options, recipe_of
 from sapo_node.app.state import StateFolder, reading
+from sapo_node.app.trained_model import card_facts
 from sapo_node.cli.commands.group import Group
 from sapo_node.cli.commands.options import (
     ASKED,
@@ -37,8 +36,7 @@ from sapo_node.cli.commands.options import (
 )
 from sapo_node.cli.evaluation import evaluate
 from sapo_node.cli.terminal import Terminal, say, say_json
-from sapo_node.groups.messages import Ready, RequestError, Sampled
-from sapo_node.groups.model_name import is_hub_name
+from sapo_node.groups.messages import Ready, RequestError, Sampled, is_hub_name
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.groups.stats import LEVEL, Interval
 from sapo_node.learner.catalogue import CATALOGUE, place_of
@@ -208,7 +206,7 @@ async def _talk(config: Config, manifest: Manifest, folder: StateFolder | None, 
     recipe = recipe_of(config)
     conversation = Conversation(recipe.examples)
     with tempfile.TemporaryDirectory() as empty:
-        options = learner_options(config, manifest, folder or StateFolder(Path(empty)))
+        options = learner_options(config, manifest, folder.checkpoints if folder else Path(empty))
         learner = Learner(replace(options, read_only=True))
         async with trio.open_nursery() as nursery:
             await nursery.start(learner.run)
@@ -292,7 +290,7 @@ def export(
             f"nobody else could use these adapters: their base model, {config.model_label}, is a folder of this "
             "machine; leave out --adapter-only to upload the whole model, or leave out --push"
         )
-    asked = learner_options(config, manifest, folder)
+    asked = learner_options(config, manifest, folder.checkpoints)
     # Imported here: it takes half a second, which `eval` does not need to wait.
     from sapo_node.learner.folder import require_new_folder  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ from sapo_node.app.state import (
 from sapo_node.app.trained_model import of_checkpoints, require_same_policy
 from sapo_node.cli.entry import INTERRUPTED
 from sapo_node.cli.terminal import ReaderGone, Terminal
-from sapo_node.groups.model_name import is_gguf, is_hub_name
+from sapo_node.groups.messages import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
 from sapo_node.net.addresses import require_addresses
 from sapo_node.observability.dashboard import parse_place

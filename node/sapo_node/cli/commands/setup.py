@@ -16,10 +16,9 @@ from rich.text import Text
 
 from sapo_node.app.advice import EASY_SWARM, too_long_for
 from sapo_node.app.bootstrap import bootstrap_of
-from sapo_node.app.clock_repair import return_to_clock
 from sapo_node.app.config import SETTINGS, Config
 from sapo_node.app.recipe import recipe_of
-from sapo_node.app.state import state_folder
+from sapo_node.app.state import return_to_clock, state_folder
 from sapo_node.cli.commands.options import (
     PATH,
     START,

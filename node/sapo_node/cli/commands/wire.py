@@ -25,7 +25,7 @@ from sapo_node.cli.commands.options import (
     write_file,
 )
 from sapo_node.cli.terminal import Terminal, say, say_json
-from sapo_node.groups.task_name import task_name
+from sapo_node.groups.prompt import task_name
 from sapo_node.rollouts.export import export as export_groups
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM
 from sapo_node.rollouts.verify import MAX_FAILURES, Verification

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sapo_node.groups.model_name import is_hub_name
+from sapo_node.groups.messages import is_hub_name
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.folder import model_folder
 from sapo_node.learner.forward import Tokens

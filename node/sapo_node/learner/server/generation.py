@@ -31,9 +31,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from sapo_node.contributors.exchange import KEY_VARIABLE
-from sapo_node.groups.answer import THINK
+from sapo_node.groups.codec import LEAST_LOGPROB
 from sapo_node.groups.messages import Dtype, Generated, GenerateRequest, LearnerOptions
-from sapo_node.groups.ranges import LEAST_LOGPROB
+from sapo_node.groups.prompt import THINK
 from sapo_node.learner.forward import Tokens
 from sapo_node.learner.generate import Draft, generate, prompts_of
 from sapo_node.learner.model import Policy

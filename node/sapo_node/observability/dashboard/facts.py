@@ -7,11 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from sapo_node.groups import book
-from sapo_node.groups.curve import MAX_POINTS
 from sapo_node.groups.record import State
 from sapo_node.observability.condition import Condition, condition_of
-from sapo_node.observability.group_facts import as_dict
-from sapo_node.observability.history import TAKEN, History
+from sapo_node.observability.explain import as_dict
+from sapo_node.observability.history import MAX_POINTS, TAKEN, History
 from sapo_node.observability.overview import KINDS, Overview, at_rest, kind_of, overview, unit_of
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database

@@ -12,8 +12,8 @@ from prometheus_client.core import Metric as Family
 
 from sapo_node.observability.condition import condition_of
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, TAKEN, VERIFIED
-from sapo_node.observability.metrics import METRICS
 from sapo_node.observability.overview import Overview
+from sapo_node.observability.stored import METRICS
 
 Samples = Mapping[str, float]
 """Values by label; the empty text if a metric has no label."""
@@ -141,7 +141,7 @@ class _OfNode:
         self._view = view
 
     def collect(self) -> Iterator[Family]:
-        """All that there are samples of."""
+        """Yield the families that have samples."""
         for each in EXPOSED:
             if family := each.family(self._view):
                 yield family

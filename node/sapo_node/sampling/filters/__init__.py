@@ -1,42 +1,75 @@
-"""Filters: what a correct completion must be, besides correct, before this node trains on it.
+"""Filters: conditions on a correct completion, besides being correct, before this node trains on it.
 
 Re-verification tells correct from incorrect; it cannot see what a correct completion teaches beside the answer. Each
-filter looks at that from one side, against what no peer can forge: the completions and the gradient of this policy.
+filter checks one such thing against what no peer can forge: the completions and the gradient of this policy.
 
-`one-answer` rejects what sampling never comes to. Every node uses it. The operator chooses from all others.
+- `one-answer` rejects text after the first answer; sampling always stops there. Every node uses it. The operator
+  chooses from all others.
+- `baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts.
+- `min-token-prob` and `answer-likelihood` need the probabilities of the policy: the learner applies them, in
+  `sapo_node.learner.filters`. The learner also applies the bound of `length` in tokens.
 
-`baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `min-token-prob` and
-`answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`. The
-learner also applies the bound of `length` in tokens.
+A round calls, in this order:
 
-A round calls eight methods of `Filters`, each at one place:
-
-    filters.read(group)                             of each group on offer: other tasks run between two of them
-    filters.looking(groups)                         at all of them, in steps: other tasks run between two of them
-    offered, rejected = filters.judge(groups)       before the draw: what a group counts decides whether it is drawn
-    filters.mask(group)                             after the draw: which characters of a drawn group are masked
-    filters.bounds(group)                           after the draw: how improbable and long its texts may be
-    filters.trained(group, texts)                   after the step: of each group that was trained on
+    filters.looking(groups)                         on all groups on offer, in steps: other tasks run between two steps
+    offered, stopped = filters.judge(groups)        before the draw: what a group counts decides whether it is drawn
+    filters.mask(group), filters.bounds(group)      after the draw, for each drawn group
+    filters.trained(group, texts)                   after the step, for each group that was trained on
     filters.observe(local)                          after the step
-    filters.alarm()                                 last: has something taken hold that is masked by now?
+    filters.alarm()                                 last
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import FilterName
+from sapo_node.groups.messages import Bounds, FilterName
+from sapo_node.groups.prompt import ANSWER_END, answer_end
 from sapo_node.groups.record import LocalGroup, Span, VerifiedGroup, merged
 from sapo_node.sampling.alarm import Alarm
-from sapo_node.sampling.filters.baseline import BaselineFilter
 from sapo_node.sampling.filters.equation import EquationFilter
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.filters.length import LengthFilter
 from sapo_node.sampling.filters.min_token_prob import MinTokenProbFilter
 from sapo_node.sampling.filters.ngram import NgramFilter
-from sapo_node.sampling.filters.one_answer import OneAnswerFilter
-from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.weights import PassRates, own_advantages
 from sapo_node.trust.constants import Tier
+
+
+class OneAnswerFilter(Filter):
+    """Rejects a correct completion in which an answer ends before the scored one does, outside thinking."""
+
+    name: ClassVar[FilterName] = "one-answer"
+
+    def rejects(self, group: VerifiedGroup, text: str) -> bool:
+        """Return whether the text goes on to another answer behind the end of sampling.
+
+        The last answer is scored (ANS-1). A peer could write an incorrect answer that this policy gives often, and the
+        correct answer behind it. The policy would learn the incorrect answer, because it would never reach the other.
+        """
+        del group
+        end = answer_end(text)
+        return end is not None and ANSWER_END in text[end:]
+
+
+class BaselineFilter(Filter):
+    """Gives a correct completion its advantage against this policy's own pass rate on the task.
+
+    A sender that knows the answers decides how many of its completions are incorrect: in a group that is half junk, the
+    other half would count most.
+    """
+
+    name: ClassVar[FilterName] = "baseline"
+
+    def __init__(self, pass_rates: PassRates) -> None:
+        self._pass_rates = pass_rates
+
+    def worth(self, group: VerifiedGroup) -> float | None:
+        """The advantage of a correct completion; None for a group without correct or without incorrect ones."""
+        if len(set(group.rewards)) < 2:
+            return None
+        return max(own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset)))
+
 
 MASKED = 256
 """Places of one completion that are masked, at most. A completion with more is masked from the first of them to the
@@ -55,7 +88,7 @@ class Offered:
     worth: float | None = None
     """The advantage of each; None for that of the group's own rewards."""
     rejected: Mapping[int, FilterName] = field(default_factory=dict)
-    """Those that must not be trained on, by number, and the filter that says so."""
+    """The rejected completions by number, and the filter that rejects each."""
 
     def advantages(self, unfiltered: Sequence[float]) -> tuple[float, ...]:
         """The advantages of all completions, in order, from those without filters."""
@@ -94,30 +127,29 @@ class Filters:
         """Each filter that is used."""
         return {each.name: each for each in self._used}
 
-    def read(self, group: VerifiedGroup) -> None:
-        """Take in one group on offer, without the correct completions that a filter rejects: a text that is never
-        trained on says nothing about what would be.
-        """
-        texts = group.correct_without(self._rejected(group))
-        for each in self._used:
-            each.read(group, texts)
-
     def looking(self, groups: Sequence[VerifiedGroup]) -> Iterator[None]:
-        """Take in all groups on offer, after `read` of each, in steps."""
+        """Read each group on offer, and then look at all of them, in steps.
+
+        Filters read no correct completion that another filter rejects: a text that is never trained on says nothing
+        about those that are.
+        """
+        for group in groups:
+            texts = group.correct_without(self._rejected(group))
+            for each in self._used:
+                each.read(group, texts)
+            yield
         for each in self._used:
             yield from each.looking(groups)
 
     def offer(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, FilterName]]]:
-        """Read groups, look at them, and `judge` them."""
-        for group in groups:
-            self.read(group)
+        """Look at groups and `judge` them, without a pause."""
         for _ in self.looking(groups):
             pass
         return self.judge(groups)
 
     def judge(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, FilterName]]]:
-        """The groups that there is something to learn from, and those of which every correct completion is rejected,
-        with the filter that rejects the first: those would take the places of others for as long as they wait.
+        """Return the groups that may be drawn. Of each other group every correct completion is rejected: return it with
+        the filter that rejects the first one. It would take the place of another group as long as it waits.
         """
         kept: list[Offered] = []
         stopped: list[tuple[VerifiedGroup, FilterName]] = []
@@ -131,7 +163,7 @@ class Filters:
 
     def mask(self, group: VerifiedGroup) -> tuple[tuple[Span, ...], ...]:
         """The characters of each completion of a group that must not be trained on, in order, at most MASKED places of
-        each; empty where there are none in any completion.
+        each; empty if there are none in any completion.
         """
         masked = tuple(self._spans(group, completion.text) for completion in group.completions)
         return masked if any(masked) else ()

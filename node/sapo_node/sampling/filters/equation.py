@@ -57,16 +57,16 @@ class EquationFilter(Filter):
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}
-        """Whether a text was rejected, of the texts on offer: a text that waits is asked about again every round."""
+        """Cache by text, for the texts on offer: a text that waits is judged again every round."""
 
     def looking(self, offered: Sequence[VerifiedGroup]) -> Iterator[None]:
-        """Forget the texts that are on offer no more."""
+        """Forget the texts that are no longer on offer."""
         yield from ()
         texts = {text for group in offered for text in group.correct}
         self._known = {text: rejected for text, rejected in self._known.items() if text in texts}
 
     def rejects(self, group: VerifiedGroup, text: str) -> bool:
-        """Whether an equation in the text does not hold."""
+        """Return whether an equation in the text does not hold."""
         del group
         if text not in self._known:
             self._known[text] = not steps_hold(text)
@@ -74,8 +74,8 @@ class EquationFilter(Filter):
 
 
 def steps_hold(text: str) -> bool:
-    """Whether every equation in a text holds that has sums, differences and products of whole numbers on its left and
-    a number on its right; true of a text without any.
+    """Return whether every equation in a text holds that has sums, differences and products of whole numbers on its
+    left and a number on its right; true of a text without any.
     """
     seen = text if text.isascii() else "".join(each for each in text if unicodedata.category(each) not in _UNSEEN)
     plain = _LINES.sub("\n", _SPACES.sub(" ", seen.translate(_SIGNS)))
@@ -84,7 +84,7 @@ def steps_hold(text: str) -> bool:
 
 
 def _holds(before: str, equation: re.Match[str]) -> bool:
-    """Whether an equation holds in one of the ways to read it, or is part of something larger. Digits behind a blank
+    """Return whether an equation holds in one of its readings, or is part of something larger. Digits behind a blank
     may be of another number, and a sign before it may be a bullet.
     """
     left, right, groups, base, modulus = (part or "" for part in equation.groups())
@@ -110,7 +110,7 @@ def _holds_in_base(left: str, right: str, base: int) -> bool:
 
 
 def _value(expression: str, base: int = 10) -> int:
-    """Of numbers with signs between them."""
+    """Return the value of numbers with signs between them."""
     terms = expression.replace(" ", "").replace("\n", "").replace("-", "+-").split("+")
     return sum(_product(term, base) for term in terms if term)
 

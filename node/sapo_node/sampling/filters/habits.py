@@ -1,9 +1,12 @@
-"""Habits: what the texts of one source show, and how often.
+"""Habits: the phrases that a source shows, and how often.
 
 A habit is a phrase of up to LONGEST words, a number of two digits or more, a word with capitals as it stands, or more
 blank than one space. `Window` counts the habits of external completions, and `LocalWindow` those of this policy. Both
-hold the newest texts alone, and both count when a text comes and when it goes, so that a question costs no look at the
-texts.
+hold only the newest texts, and both count when a text comes and when it goes, so that a question reads no text again.
+
+`Sources` has one window for each source. A group is counted when it is read: over all peers, over its tier and over its
+peer. Completions that this node trained on are counted once more, in a window of their own. A peer decides what it
+offers, and may offer any number of clean groups that are never trained on. It does not decide what is trained on.
 """
 
 import re
@@ -12,10 +15,78 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from heapq import nlargest
+from typing import Generic, Protocol, TypeVar
 
-from sapo_node.groups.answer import answer_span
-from sapo_node.groups.record import Span
-from sapo_node.sampling.filters.texts import LocalTexts
+from sapo_node.groups.prompt import answer_span
+from sapo_node.groups.record import GroupKey, Span
+from sapo_node.trust.constants import Tier
+
+STORED_BYTES = 1_000_000
+"""Bytes of local texts that are stored, the newest; of external texts on offer as many, and of those trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTexts:
+    """The completions that this policy generated for one prompt."""
+
+    dataset: str
+    completions: tuple[tuple[str, bool], ...]
+    """The text of each, and whether it is correct."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(len(text.encode()) for text, _ in self.completions)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The correct completions that a peer gave to one prompt."""
+
+    key: GroupKey
+    peer: str
+    tier: Tier
+    dataset: str
+    texts: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(len(text.encode()) for text in self.texts)
+
+
+class Sized(Protocol):
+    """The texts of one prompt."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        ...
+
+
+T = TypeVar("T", bound=Sized)
+
+
+class Stored(Generic[T]):
+    """The newest texts of one source, as far as they are stored."""
+
+    def __init__(self, most: int) -> None:
+        """At most `most` prompts and STORED_BYTES are stored."""
+        self._most = most
+        self._kept: deque[T] = deque()
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[T]:
+        """Oldest first."""
+        return iter(self._kept)
+
+    def add(self, texts: T) -> None:
+        """Store the texts of one prompt, and forget the oldest beyond the limits."""
+        self._kept.append(texts)
+        self._bytes += texts.size
+        while self._bytes > STORED_BYTES or len(self._kept) > self._most:
+            self._bytes -= self._kept.popleft().size
+
 
 Habit = tuple[str, ...]
 """Words that follow one another."""
@@ -54,7 +125,7 @@ def habits_in(text: str) -> Iterator[tuple[Habit, Span]]:
 
 
 def teaches(text: str, silent: Sequence[Span], habits: AbstractSet[Habit]) -> bool:
-    """Whether a text shows one of the habits at a place that is not wholly masked, given what is masked of it."""
+    """Return whether a text shows one of the habits at a place that the spans in `silent` do not cover."""
     return any(
         habit in habits and not any(first <= begin and end <= last for first, last in silent)
         for habit, (begin, end) in habits_in(text)
@@ -85,7 +156,7 @@ def _spans(matches: Sequence[re.Match[str]]) -> Iterator[Span]:
 
 
 def _counts_as_it_stands(word: str) -> bool:
-    """Whether a word is a number of two digits or more, or has capitals."""
+    """Return whether a word is a number of two digits or more, or has capitals."""
     return len(word) > 1 if word.isdigit() else word[:LONGEST_WORD].lower() != word[:LONGEST_WORD]
 
 
@@ -134,7 +205,7 @@ class Window:
                 del summed[habit]
 
     def shown(self, dataset: str, habits: AbstractSet[Habit], least: float) -> list[Habit]:
-        """Those of some habits whose shares of completions, summed over the prompts of a task, are at least `least`."""
+        """Return the given habits whose shares, summed over the prompts of a task, are at least `least`."""
         shares = self._shares[dataset]
         if len(shares) < len(habits):
             return [habit for habit, share in shares.items() if share >= least and habit in habits]
@@ -186,7 +257,7 @@ class _Answers:
 
     def gain(self, habit: Habit) -> float:
         """By how much more completions with the habit are correct than as many without it, of one prompt, which is as
-        hard for both. 0 where all that answer show it.
+        hard for both. 0 if all that answer show it.
 
         Only completions that give an answer are compared. A completion that comes to the place before its answer gives
         one, so whatever a text says there would else seem to pay.
@@ -240,7 +311,7 @@ class LocalWindow:
         return frozenset(habit for habit, shown in self._shown.items() if shown >= least)
 
     def shown(self, habit: Habit) -> int:
-        """How many local completions show the habit."""
+        """Return the number of local completions that show the habit."""
         return self._shown[habit]
 
     def rate(self, habit: Habit) -> float:
@@ -257,3 +328,66 @@ class LocalWindow:
         """
         answered = sum(answers.answered(habit) for _, answers in self._groups)
         return sum(answers.gain(habit) for _, answers in self._groups) / answered if answered else 0.0
+
+
+POOLED = 512
+"""Newest prompts that count of all peers together; of each tier, those among them."""
+REMEMBERED = 96
+"""Newest prompts that count of each peer."""
+TRAINED = 128
+"""Newest prompts that count of those that were trained on: those of eight rounds or more."""
+PEERS = 64
+"""Peers that are looked at one by one: those that sent completions last."""
+HABITS, JUDGED_HABITS = 1024, 4096
+"""Habits that count of one prompt: of all, and of those that can be judged. Long texts of random words show any number.
+Of what can be judged far more count, as a phrase could else hide among habits that every text shows."""
+HABITS_OF_PEERS = 2 * POOLED * HABITS
+"""Habits, prompt by prompt, that count of the peers one by one. Many peers with long texts would fill the memory."""
+
+
+class Sources:
+    """The windows of all sources, and the texts behind them as far as they are stored."""
+
+    def __init__(self) -> None:
+        self.all = Window(POOLED)
+        """The window of all peers."""
+        self.of_tier = {tier: Window(POOLED) for tier in Tier}
+        self.of_peer: dict[str, Window] = {}
+        """The peer that was heard from longest ago comes first."""
+        self.trained = Window(TRAINED)
+        self.offered_texts: Stored[Sent] = Stored(POOLED)
+        self.trained_texts: Stored[Sent] = Stored(TRAINED)
+        self._tiers: deque[Tier] = deque()
+        """The tiers of the prompts that count in `all`, oldest first."""
+
+    @property
+    def pools(self) -> tuple[Window, ...]:
+        """The windows that hold completions of many peers."""
+        return (self.all, *self.of_tier.values(), self.trained)
+
+    def peers(self, names: Iterable[str]) -> list[Window]:
+        """The windows of some peers, without those of which nothing is known."""
+        return [self.of_peer[name] for name in names if name in self.of_peer]
+
+    def offer(self, sent: Sent, shares: Counter[Habit]) -> None:
+        """Count what the completions of a prompt on offer show."""
+        if len(self._tiers) == POOLED:
+            # A tier from which nothing comes any more, because its peers are proven by now, would else be judged for
+            # ever by what this policy left behind long ago.
+            self.of_tier[self._tiers.popleft()].forget_oldest()
+        self._tiers.append(sent.tier)
+        self.offered_texts.add(sent)
+        of_peer = self.of_peer.pop(sent.peer, None) or Window(REMEMBERED)
+        self.of_peer[sent.peer] = of_peer
+        for window in (of_peer, self.all, self.of_tier[sent.tier]):
+            window.add(sent.dataset, shares)
+        while len(self.of_peer) > PEERS or self._habits_of_peers() > HABITS_OF_PEERS:
+            del self.of_peer[next(iter(self.of_peer))]
+
+    def train(self, sent: Sent, shares: Counter[Habit]) -> None:
+        """Count what the completions of a prompt show that were trained on."""
+        self.trained_texts.add(sent)
+        self.trained.add(sent.dataset, shares)
+
+    def _habits_of_peers(self) -> int:
+        return sum(window.habits for window in self.of_peer.values())

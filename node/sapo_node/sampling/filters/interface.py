@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.messages import FilterName
+from sapo_node.groups.messages import Bounds, FilterName
 from sapo_node.groups.record import LocalGroup, Span, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 
@@ -37,10 +36,10 @@ class Filter:
         yield from ()
 
     def worth(self, group: VerifiedGroup) -> float | None:
-        """The advantage of a correct completion of a group; None where the filter leaves it as it is."""
+        """The advantage of a correct completion of a group; None if the filter leaves it as it is."""
 
     def rejects(self, group: VerifiedGroup, text: str) -> bool:
-        """Whether a correct completion of a group must not be trained on."""
+        """Return whether a correct completion of a group must not be trained on."""
         del group, text
         return False
 
@@ -57,11 +56,11 @@ class Filter:
         return usual
 
     def alarm(self) -> Alarm | None:
-        """What has taken hold in local completions although this filter stops it."""
+        """Return an alarm if something that this filter stops has taken hold in local completions."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the filter has learnt, as bounded plain JSON; empty for one that learns nothing."""
+        """Return the state of the filter, as bounded plain JSON; empty if it learns nothing."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Know what the filter knew that wrote `state`. Raises MalformedError where no such filter did."""
+        """Know what the filter knew that wrote `state`. Raises MalformedError if no such filter did."""

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from sapo_node.groups.bounds import Bounds
-from sapo_node.groups.codec import from_json, to_object
-from sapo_node.groups.messages import FilterName
-from sapo_node.groups.ranges import Count
+from sapo_node.groups.codec import Count, from_json, to_object
+from sapo_node.groups.messages import Bounds, FilterName
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
@@ -27,9 +25,9 @@ QUANTILE = 0.9
 @dataclass(frozen=True, slots=True)
 class _State:
     characters: Mapping[str, tuple[Count, ...]]
-    """Of the newest local correct completions, by task."""
+    """Lengths of the newest local correct completions, by task."""
     tokens: Mapping[str, tuple[Count, ...]]
-    """Of those of which the tokens are known."""
+    """Lengths of those with known tokens."""
 
 
 class LengthFilter(Filter):
@@ -48,16 +46,16 @@ class LengthFilter(Filter):
             self._tokens.add(group.dataset, (len(each.tokens) for each in correct if each.tokens))
 
     def rejects(self, group: VerifiedGroup, text: str) -> bool:
-        """Whether a text has more characters than most local correct completions to the task of the group."""
+        """Return whether a text has more characters than QUANTILE of the local correct completions to the task."""
         return not self.admits(group.dataset, text)
 
     def admits(self, dataset: str, text: str) -> bool:
-        """Whether the node trains on a correct completion of so many characters."""
+        """Return whether the node trains on a correct completion of this length."""
         longest = self._characters.longest.get(dataset)
         return longest is None or len(text) <= longest
 
     def bounds(self, group: VerifiedGroup, usual: Bounds) -> Bounds:
-        """As in the interface: at most as many tokens as most local correct completions to the task have."""
+        """Bound the tokens by QUANTILE of the local correct completions to the task."""
         return replace(usual, tokens=self._tokens.longest.get(group.dataset))
 
     def state_dict(self) -> dict[str, Any]:
@@ -65,7 +63,7 @@ class LengthFilter(Filter):
         return to_object(_State(self._characters.newest(), self._tokens.newest()))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As in the interface."""
+        """Restore the state, as `Filter` says."""
         known = from_json(_State, state)
         for lengths, stored in ((self._characters, known.characters), (self._tokens, known.tokens)):
             for dataset, each in stored.items():

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
 
-from sapo_node.groups.answer import ANSWER_END
-from sapo_node.groups.bounds import Bounds
 from sapo_node.groups.codec import from_json, to_object
-from sapo_node.groups.messages import FilterName
+from sapo_node.groups.messages import Bounds, FilterName
+from sapo_node.groups.prompt import ANSWER_END
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
@@ -30,7 +29,7 @@ QUANTILE = 0.1
 @dataclass(frozen=True, slots=True)
 class _State:
     own: Mapping[str, tuple[Bounds, ...]]
-    """Of each of the newest local correct completions its log-probabilities, by task."""
+    """The log-probabilities of each of the newest local correct completions, by task."""
 
 
 class MinTokenProbFilter(Filter):
@@ -52,7 +51,7 @@ class MinTokenProbFilter(Filter):
             self._own[group.dataset].extend(Bounds(min(logprobs), sum(logprobs)) for logprobs in known)
 
     def bounds(self, group: VerifiedGroup, usual: Bounds) -> Bounds:
-        """As in the interface: lower log-probabilities where local completions are less probable."""
+        """Lower the log-probabilities if local completions are less probable."""
         own: Sequence[Bounds] = self._own.get(group.dataset, ())
         if len(own) < KNOWN:
             own = tuple(chain.from_iterable(self._own.values()))
@@ -69,7 +68,7 @@ class MinTokenProbFilter(Filter):
         return to_object(_State({dataset: tuple(own) for dataset, own in self._own.items()}))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As in the interface."""
+        """Restore the state, as `Filter` says."""
         for dataset, own in from_json(_State, state).own.items():
             self._own[dataset].extend(own)
 

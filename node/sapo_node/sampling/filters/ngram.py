@@ -3,51 +3,110 @@
 A phrase in correct completions earns what they earn, so external texts alone cannot tell it from skill. Local
 completions can: the policy itself generates the phrase now and then. If completions with the phrase are correct no more
 often than completions of the same prompt without it, the phrase does not pay. A strategy that is worth learning pays.
-Only completions that give an answer are compared: whoever comes to the place right before an answer gives one.
+The filter compares only completions that give an answer: a phrase just before the answer would else seem to pay.
 
 Keys cost nothing, so a peer may split its texts over so many keys that each key sends too few texts to be judged. The
-filter therefore looks at the newest completions of all peers together, at those of each tier, and at those of each
-peer. A look at all of them finds what many keys say. A look at one peer or one tier finds what is too rare among the
-texts of all. A look can add to what is masked, and never takes anything from it.
+filter therefore looks at the newest completions of all peers together, of each tier, and of each peer. All of them
+together show a phrase that many keys send. One peer or one tier shows a phrase that is rare among the texts of all. A
+look can add to the masked phrases, and never removes one.
 
 Completions cost nothing either. A peer may offer many that no filter lets through, so that a phrase is rare among all
-that is on offer, and frequent in what is left of it. Completions that a filter outside the learner rejects therefore do
-not count, and a last look is at the completions that were trained on.
+that is on offer, and frequent in what is left of it. So a completion that a filter outside the learner rejects does not
+count, and the filter also looks at the completions that were trained on.
 
-What one peer says decides what is masked in the texts of all. An attacker could have the working of honest peers masked
-by writing far more of it. So a masked phrase that is common here is left to a peer that shows it about as often.
+The phrases of one peer are masked in the texts of all. An attacker could have the working of honest peers masked by
+writing far more of it. So a masked phrase that is common in local completions is not masked for a peer that shows it
+about as often.
 
 A phrase that takes hold in local completions although it is masked was learnt from groups of earlier rounds. The filter
-then raises an alarm, which names the groups to take back. Who teaches one phrase after another could raise alarms
-without end: all phrases together have one budget (`ReplayBudget`), beside the wait of each (`repeats`).
+then raises an alarm, which names the groups to take back. Strangers may say an honest phrase forever, and the policy
+may say it long after they have left. So each alarm of a phrase doubles the rounds until its next one (`Repeats`), and
+all phrases together have one budget (`ReplayBudget`): an attacker that teaches one phrase after another runs out of it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nlargest
+from itertools import pairwise
 from typing import Any, ClassVar
 
-from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.codec import Count, from_json, to_object
 from sapo_node.groups.messages import FilterName
-from sapo_node.groups.ranges import Count
 from sapo_node.groups.record import GroupKey, LocalGroup, Span, VerifiedGroup, merged
 from sapo_node.sampling.alarm import Alarm, ReplayBudget, Rounds
 from sapo_node.sampling.filters.habits import (
+    HABITS,
+    JUDGED_HABITS,
     LOCAL_WINDOW,
     Habit,
+    LocalTexts,
     LocalWindow,
+    Sent,
+    Sources,
+    Stored,
     Window,
     habits_in,
     shares_of,
     teaches,
 )
 from sapo_node.sampling.filters.interface import Filter
-from sapo_node.sampling.filters.repeats import QUIET, Raised, Repeats, runs
-from sapo_node.sampling.filters.sources import HABITS, JUDGED_HABITS, Sources
-from sapo_node.sampling.filters.texts import LocalTexts, Sent, Stored
 from sapo_node.trust.constants import REPLAY_BURST, Tier
+
+QUIET = 10
+"""Rounds between the first alarm of a phrase and the second."""
+REMEMBERED_ROUNDS = 320
+"""Rounds after its last alarm in which a phrase is remembered."""
+
+
+def runs(habit: Habit) -> Sequence[Habit]:
+    """Return each two neighbouring words of a phrase; the phrase itself if it is one word."""
+    return list(pairwise(habit)) or [habit]
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The last alarm of a phrase."""
+
+    habit: Habit
+    wait: Count
+    """Rounds from that alarm to the next one of the phrase, at least."""
+    ago: Count = 0
+    """Rounds since that alarm."""
+
+
+class Repeats:
+    """The phrases that an alarm was raised for."""
+
+    def __init__(self, known: Sequence[Raised] = ()) -> None:
+        """`known` is what `state` gave before a restart."""
+        self._raised = {each.habit: each for each in known}
+
+    @property
+    def waiting(self) -> AbstractSet[Habit]:
+        """The `runs` of phrases that may not be why an alarm is raised now."""
+        return {run for each in self._raised.values() if each.ago < each.wait for run in runs(each.habit)}
+
+    def pass_round(self) -> None:
+        """Count a round."""
+        later = (replace(each, ago=each.ago + 1) for each in self._raised.values())
+        self._raised = {each.habit: each for each in later if each.ago < REMEMBERED_ROUNDS}
+
+    def raised(self, habits: Iterable[Habit]) -> None:
+        """Note the phrases of an alarm."""
+        waits: dict[Habit, int] = {}
+        for each in self._raised.values():
+            for run in runs(each.habit):
+                waits[run] = max(each.wait, waits.get(run, 0))
+        for habit in habits:
+            before = max(waits.get(run, 0) for run in runs(habit))
+            self._raised[habit] = Raised(habit, 2 * before if before else QUIET)
+
+    def state(self) -> tuple[Raised, ...]:
+        """Return the state to keep through a restart."""
+        return tuple(self._raised.values())
+
 
 SHOWN = 8
 """Local completions with a habit before the filter can judge the habit."""
@@ -94,7 +153,7 @@ class NgramFilter(Filter):
         self._tier_of = tier_of
         self._local = LocalWindow()
         self._often: dict[Habit, Habit] | None = None
-        """What `_judged` returns, until a local group changes it."""
+        """Cache of `_judged`, until a local group changes it."""
         self._stored_local: Stored[LocalTexts] = Stored(LOCAL_WINDOW)
         self._sources = Sources()
         self._seen: set[GroupKey] = set()
@@ -173,7 +232,7 @@ class NgramFilter(Filter):
         )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As in the interface. A group that still waits and whose texts were not stored is read once more."""
+        """Restore the state. A waiting group whose texts were not stored is read once more."""
         known = from_json(_State, state)
         for texts in known.local:
             self._enter_local(texts)
@@ -186,8 +245,8 @@ class NgramFilter(Filter):
         self._budget.rounds = known.budget
 
     def mask(self, group: VerifiedGroup, text: str) -> tuple[Span, ...]:
-        """Where a text shows a masked habit that its peer shows more often than this policy, in order; spans that
-        overlap are one.
+        """Return the spans of masked habits in a text that its peer shows more often than this policy, in order; spans
+        that overlap are one.
         """
         if not self._masked:
             return ()  # the usual case
@@ -230,8 +289,8 @@ class NgramFilter(Filter):
         return self._often
 
     def _moderate(self, group: VerifiedGroup, habits: set[Habit]) -> set[Habit]:
-        """Those common habits of this policy that the peer of a group shows about as often as this policy, in all tasks
-        and in that of the group. Such a peer alone would not keep the habits masked.
+        """Return the common habits of this policy that the peer of a group shows about as often as this policy, in all
+        tasks and in that of the group. Such a peer alone would not keep the habits masked.
 
         A habit that is rare here is left to nobody: keys that sent clean texts for long could show it all at once.
         """
@@ -251,7 +310,7 @@ class NgramFilter(Filter):
         }
 
     def _foreign(self, source: Window, judged: AbstractSet[Habit]) -> Iterator[Habit]:
-        """Those of the judged habits that a source shows far more often than correct local completions to the same
+        """Yield the judged habits that a source shows far more often than correct local completions to the same
         tasks.
         """
         known = self._comparable(source)
@@ -281,12 +340,12 @@ class NgramFilter(Filter):
         return Counter({task: count for task, count in source.prompts.items() if self._local.correct[task] >= CORRECT})
 
     def _expected(self, prompts: Counter[str], habit: Habit) -> float:
-        """How often completions to so many prompts of each task would show a habit if they were local ones."""
+        """Return how often local completions to the same number of prompts of each task would show a habit."""
         return sum(count * self._local.share(dataset, habit) for dataset, count in prompts.items())
 
     def _takes_hold(self, habit: Habit) -> bool:
-        """Whether local completions began to show a phrase that an attacker may have put into external ones. A single
-        word or number is too common to accuse a text of.
+        """Return whether local completions began to show a phrase that an attacker may have put into external ones. A
+        single word or number is too common to accuse a text of.
         """
         rate = self._local.rate(habit)
         judged = [pool for pool in self._sources.pools if pool.prompts.total() >= PROMPTS]
@@ -294,5 +353,5 @@ class NgramFilter(Filter):
         return len(habit) > 1 and rate >= TAKES_HOLD and external >= ALARMING * rate
 
     def _is_idle(self, habit: Habit) -> bool:
-        """Whether local completions are correct no more often for the habit."""
+        """Return whether local completions with the habit are correct no more often."""
         return self._local.gain(habit) <= PAYS

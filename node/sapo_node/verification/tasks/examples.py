@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from sapo_node.groups.answer import ANSWER_BEGIN, ANSWER_END
+from sapo_node.groups.prompt import ANSWER_BEGIN, ANSWER_END
 from sapo_node.verification.tasks import plugins
 from sapo_node.verification.tasks.scorers import score
 from sapo_node.verification.tasks.task import Task

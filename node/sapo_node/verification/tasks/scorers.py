@@ -13,7 +13,7 @@ from decimal import Context, Decimal
 from math import gcd
 from types import MappingProxyType
 
-from sapo_node.groups.answer import answer_span
+from sapo_node.groups.prompt import answer_span
 from sapo_node.verification.tasks import interop, plugins
 from sapo_node.verification.tasks.logic import follows_from_premises
 from sapo_node.verification.tasks.task import Task
