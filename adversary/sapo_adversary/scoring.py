@@ -62,7 +62,7 @@ class SharedScorer:
         return Scored(known.task.prompt, known.digest, rewards, example)
 
     def solve(self, assignment: Assignment) -> Solution:
-        """Everything about an assigned task, for attackers, who know every answer."""
+        """All facts about an assigned task, for attackers, which know every answer."""
         spec = assignment.spec
         request = ScoreRequest(spec.dataset, spec.config, assignment.seed, ())
         known = self._task(request, self._solved, self._scored)

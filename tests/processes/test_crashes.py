@@ -175,7 +175,10 @@ def test_a_node_that_was_killed_when_it_had_decided_to_take_steps_back_does_so_a
     with closing(Database(path, SCHEMA)) as database:
         batches = list(BatchLog(database).batches())
         accused = {
-            (batch.request.step, group): peer for batch in batches for group, peer in batch.peers.items() if peer
+            (batch.request.step, group): member.peer
+            for batch in batches
+            for group, member in batch.members.items()
+            if member.peer
         }
         decided = {"restored": 0, "replayed": len(batches), "reason": "completions said", "phrase": "so", "at": 0.0}
         TakeBacks(database).begin(accused, **decided)

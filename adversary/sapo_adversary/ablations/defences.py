@@ -138,7 +138,7 @@ DEFENCES: Mapping[str, Defence] = {
         limits={"messages_per_second": float(MANY), "message_burst": float(MANY)},
     ),
 }
-"""Where two entries set one field, the node has the value of the later one."""
+"""If two entries set one field, the later one holds."""
 
 
 @dataclass(frozen=True, slots=True)

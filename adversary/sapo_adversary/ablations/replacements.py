@@ -163,9 +163,17 @@ class BelievesClaims(Verifier):
             body = decode_body(data, self._manifest)
             request = request_for(self._manifest, rollout, k, body)
             [task] = await self._scorer.score([ScoreRequest(request.dataset, request.config, request.seed, ())])
-            key = (peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, k)
             if task is not None:
-                found[k] = VerifiedGroup(*key, request.dataset, task.prompt, body.completions, header.claims)
+                found[k] = VerifiedGroup(
+                    peer=peer_id(rollout.opened.issuer),
+                    epoch=rollout.header.epoch,
+                    counter=rollout.header.counter,
+                    k=k,
+                    dataset=request.dataset,
+                    prompt=task.prompt,
+                    completions=body.completions,
+                    rewards=header.claims,
+                )
         return found
 
 

@@ -49,7 +49,7 @@ _JUDGED_BY: Mapping[str, Sequence[str]] = {
     "flood": ("honest_external",),
     "flood-links": ("honest_external",),
 }
-"""Where that is not the harm that the file of a scenario asks for."""
+"""Harm of a scenario in this matrix, where it differs from its file."""
 
 _COSTS = ("reward_lost", "heldout_lost", "trained_share")
 """Metrics that are kept of every scenario, beside those that it is judged by."""
@@ -167,7 +167,7 @@ def names_of(kind: Matrix) -> list[str]:
 
 
 def scenarios_of(kind: Matrix, names: Iterable[str], keys: Sequence[int] = ()) -> list[Scenario]:
-    """Those of the named scenarios that a matrix plays, at its scale; `keys` of the matrices `keys` and `ablation`
+    """Return the named scenarios that a matrix plays, at its scale; `keys` of the matrices `keys` and `ablation`
     are the numbers of keys, if other ones than usual.
     """
     if kind == "keys":

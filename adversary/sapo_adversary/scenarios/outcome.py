@@ -71,7 +71,7 @@ class Outcome:
         return round(fmean(told), 4) if told else 0.0
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Everything that is asked of this scenario at this share. A bound is missed where a run does not tell its
+        """All bounds of this scenario at this share. A bound is missed if a run does not tell its
         metric.
         """
         for arm, runs in self.values.items():
@@ -89,7 +89,7 @@ class Outcome:
 
     @property
     def harmful(self) -> bool | None:
-        """Whether the undefended arm is harmed as asked: an attack that hurts nobody proves nothing. None if nothing
+        """True if the undefended arm is harmed as asked: an attack without harm proves nothing. None if nothing
         is asked of it.
         """
         asked = [verdict.met for verdict in self.verdicts() if verdict.arm == "undefended"]

@@ -95,7 +95,14 @@ class Oversampling(SimulatedLearner):
             rewards = self._scorer.result(replace(request, completions=texts)).rewards
             if prompt.text not in self._held_out:
                 groups.append(
-                    TrainGroup("local", prompt.text, 1.0, advantages(rewards), group, examples=prompt.examples)
+                    TrainGroup(
+                        source="local",
+                        prompt=prompt.text,
+                        weight=1.0,
+                        advantages=advantages(rewards),
+                        completions=group,
+                        examples=prompt.examples,
+                    )
                 )
         return groups
 

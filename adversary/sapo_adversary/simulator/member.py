@@ -206,7 +206,7 @@ class Member:
             return
         for group in batch.request.groups:
             dataset, tokens = self._scorer.tasks[group.prompt].dataset, report.training.groups[group.id].tokens
-            self.log.carried[dataset, batch.peers[group.id]] += tokens
+            self.log.carried[dataset, batch.members[group.id].peer] += tokens
 
     def _evaluate(self, prompts: int) -> None:
         per_task = self.learner.examine(self._scorer, prompts)

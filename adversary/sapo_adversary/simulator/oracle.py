@@ -41,8 +41,6 @@ class Violation(StrEnum):
 OWN, HONEST, NOBODY = "own", "honest", "nobody"
 """Roles of writers, beside the attacks' own ids; nobody can hold a key of small order."""
 
-Texts = tuple[str, ...]
-
 
 @dataclass(slots=True)
 class Findings:

@@ -229,7 +229,7 @@ class Node:
 
     @property
     def peer_id(self) -> str:
-        """This node's key, as people and libp2p write it."""
+        """The peer id of this node."""
         return self.swarm.identity.peer_id
 
     @property
@@ -264,7 +264,7 @@ class Node:
         return self.ledger.admits(peer)
 
     def notice(self, notice: NetworkNotice) -> None:
-        """Take note of a peer that has connected or is gone."""
+        """Note a peer that has connected or disconnected."""
         match notice:
             case PeerConnected(peer, block):
                 self.ingest.begin_link(peer)
@@ -291,7 +291,7 @@ class Node:
         return waits
 
     def refresh_decisions(self) -> None:
-        """Take over what the operator decided meanwhile, and drop what waits of peers that are now banned."""
+        """Read the new decisions of the operator, and drop the waiting rollouts of peers that are now banned."""
         for peer in self.ledger.refresh():
             self.book.forget(peer)
 
@@ -377,7 +377,7 @@ def build_node(
 
 
 def _own_messages(database: Database, counters: Counters, manifest: Manifest) -> MessageStore:
-    """A store that holds this key's envelopes of this epoch and the last."""
+    """Return a store with this key's envelopes of this epoch and the last."""
     store = MessageStore(manifest)
     with database.decoding():
         for message in counters.recent():

@@ -15,11 +15,10 @@ from sapo_node.feed.policy import RemotePolicy
 from sapo_node.groups.record import ContributionReport
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.external import ExternalSampler
-from sapo_node.training.evaluation import heldout_questions, measure
+from sapo_node.training.evaluation import heldout_prompts, measure
 from sapo_node.training.health import NO_CHANCE
-from sapo_node.training.replay import Replay
 from sapo_node.training.rollout import Answerer, Contribution, Policy, RoundFailed
-from sapo_node.training.round import Phase, RoundReport, Rounds
+from sapo_node.training.round import Phase, Replay, RoundReport, Rounds
 from sapo_node.training.trainer import Trainer
 from sapo_protocol import LocalError
 
@@ -81,7 +80,7 @@ _RETRY_SECONDS = 1.0
 
 
 class TrainingLoop:
-    """Plays round after round. Each begins with the weights of the last step, also where the learner died since."""
+    """Plays round after round. Each begins with the weights of the last step, also if the learner died since."""
 
     def __init__(
         self,
@@ -93,9 +92,7 @@ class TrainingLoop:
         on_phase: OnPhase,
         wanted: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`policy` and `trainer` are the node's, which are there where a node trains. A round begins when `wanted` has
-        returned.
-        """
+        """`policy` and `trainer` are those of the node. A round begins when `wanted` has returned."""
         self._node = node
         self._policy = policy
         self._trainer = trainer
@@ -116,8 +113,8 @@ class TrainingLoop:
         node, play = self._node, self._rounds()
         await self._trainer.recover()  # a node that waits for the next epoch shows the step that it had reached
         if node.config.eval_every:
-            questions = await heldout_questions(node.swarm.manifest, node.scorer, EVALUATION_PROMPTS)
-            node.verifier.held_out.update(questions)
+            prompts = await heldout_prompts(node.swarm.manifest, node.scorer, EVALUATION_PROMPTS)
+            node.verifier.held_out.update(prompts)
         await self._evaluate(self._trainer.stored_step)  # the first one, or one that the end of the node interrupted
         played = failed = 0
         while not node.stopping.is_set() and played != rounds:
@@ -193,9 +190,9 @@ class TrainingLoop:
         return 0 if newest is None else (newest // every + 1) * every
 
     async def _evaluate(self, step: int) -> None:
-        """Before the first round and every `eval_every` rounds: pass@1 of the averaged weights on prompts that no round
-        assigns. One that fails, or that a failure skipped, is made after the next round. If it fails again, the rounds
-        until the next attempt double, up to `eval_every`.
+        """Measure pass@1 of the averaged weights on prompts that no round assigns: before the first round and every
+        `eval_every` rounds. An evaluation that fails, or that a failure skipped, runs after the next round. If it fails
+        again, the rounds until the next attempt double, up to `eval_every`.
         """
         node, every = self._node, self._node.config.eval_every
         if not every or step < self._next_evaluation:

@@ -33,8 +33,8 @@ LEARNABLE = 0.1
 """Least share of informative groups of a task that can be learnt. With 8 completions this is a base rate of 1.3 %."""
 
 
-class Verdict(StrEnum):
-    """The conclusion about a task."""
+class Difficulty(StrEnum):
+    """The difficulty of a task for a model."""
 
     LEARNABLE = "learnable"
     TOO_HARD = "too hard"
@@ -56,11 +56,11 @@ class TaskProbe:
     """Share of the completions that were cut at the bytes that the swarm keeps."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Difficulty:
         """Learnable, if enough groups are informative."""
         if self.informative.point >= LEARNABLE:
-            return Verdict.LEARNABLE
-        return Verdict.TOO_HARD if self.base_rate.point < 0.5 else Verdict.TOO_EASY
+            return Difficulty.LEARNABLE
+        return Difficulty.TOO_HARD if self.base_rate.point < 0.5 else Difficulty.TOO_EASY
 
     @property
     def is_unsure(self) -> bool:
@@ -98,7 +98,7 @@ class Probe:
     max_bytes: int
     """Bytes that the swarm keeps of a completion."""
 
-    def of(self, verdict: Verdict) -> list[str]:
+    def of(self, verdict: Difficulty) -> list[str]:
         """Return the tasks with a verdict."""
         return [task.dataset for task in self.tasks if task.verdict is verdict]
 
@@ -195,7 +195,15 @@ async def _timed_round(
     between = time.perf_counter()
     shares = advantages([float(number % 2) for number in range(completions)])
     groups = [
-        TrainGroup("local", prompt.text, 1.0, shares, group, local_id(k), prompt.examples)
+        TrainGroup(
+            source="local",
+            prompt=prompt.text,
+            weight=1.0,
+            advantages=shares,
+            completions=group,
+            id=local_id(k),
+            examples=prompt.examples,
+        )
         for k, (prompt, group) in enumerate(zip(prompts, generated, strict=True))
     ]
     await policy.train(TrainRequest(step, tuple(groups)))
@@ -207,8 +215,8 @@ def advice_of(probe: Probe, config: Config) -> list[str]:
     """Return what may help: if no task can be learnt, if many completions are cut, or if the prompts were too few."""
     advice = []
     hard = for_too_hard(config, cut=probe.cut, over_bytes=probe.over_bytes, max_bytes=probe.max_bytes)
-    if not probe.of(Verdict.LEARNABLE):
-        advice = hard if probe.of(Verdict.TOO_HARD) else for_too_easy()
+    if not probe.of(Difficulty.LEARNABLE):
+        advice = hard if probe.of(Difficulty.TOO_HARD) else for_too_easy()
     elif probe.cut >= MANY_CUT:
         advice = hard[:1]
     if unsure := [task.dataset for task in probe.tasks if task.is_unsure]:
@@ -232,11 +240,11 @@ def as_dict(probe: Probe) -> dict[str, Any]:
             for task in probe.tasks
         },
         "round": {**asdict(probe.round), "tokens_per_second": probe.round.tokens_per_second},
-        "learnable": probe.of(Verdict.LEARNABLE),
+        "learnable": probe.of(Difficulty.LEARNABLE),
     }
 
 
-_STYLES = {Verdict.LEARNABLE: "green", Verdict.TOO_HARD: "red", Verdict.TOO_EASY: "yellow"}
+_STYLES = {Difficulty.LEARNABLE: "green", Difficulty.TOO_HARD: "red", Difficulty.TOO_EASY: "yellow"}
 
 
 def print_probe(console: Console, probe: Probe, advice: Sequence[str]) -> None:
@@ -250,8 +258,9 @@ def print_probe(console: Console, probe: Probe, advice: Sequence[str]) -> None:
     for task in probe.tasks:
         table.add_row(task.dataset, *_cells(task), task.verdict, style=_STYLES[task.verdict])
     console.print(table)
+    learnable = len(probe.of(Difficulty.LEARNABLE)) or "none"
     console.print(
-        f"{len(probe.of(Verdict.LEARNABLE)) or 'none'} of {len(probe.tasks)} tasks can be learnt. A task can be learnt "
+        f"{learnable} of {len(probe.tasks)} tasks can be learnt. A task can be learnt "
         f"if at least {LEARNABLE:.0%} of its groups are informative, that is, have correct and incorrect completions.",
         highlight=False,
     )

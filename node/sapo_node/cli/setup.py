@@ -14,7 +14,7 @@ from sapo_node.app.config import Config, render_config
 from sapo_node.app.recipe import recipe_of
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.cli.doctor import Finding, State, examine
-from sapo_node.cli.probe import Probe, Verdict, advice_of
+from sapo_node.cli.probe import Difficulty, Probe, advice_of
 from sapo_node.groups.messages import Ready
 from sapo_node.net.addresses import require_bootstrap
 from sapo_node.sampling.mix import AUTO
@@ -72,7 +72,7 @@ async def look(config: Config) -> list[Finding]:
 
 def require_learnable(probe: Probe, config: Config) -> None:
     """Raise LocalError, with advice, if the model can learn no task of the swarm."""
-    if not probe.of(Verdict.LEARNABLE):
+    if not probe.of(Difficulty.LEARNABLE):
         advice = "; or ".join(advice_of(probe, config))
         raise LocalError(
             f"{config.model} can learn none of the {len(probe.tasks)} tasks of {config.swarm} yet: {advice}; or write "
@@ -106,7 +106,7 @@ def outlook(config: Config, probe: Probe, ready: Ready) -> Outlook:
     return Outlook(
         model=f"{ready.model}, {ready.parameters / 1e6:.1f} M parameters, on {ready.device}; {memory}",
         base_rate=sum(task.base_rate.point for task in probe.tasks) / len(probe.tasks),
-        learnable=tuple(probe.of(Verdict.LEARNABLE)),
+        learnable=tuple(probe.of(Difficulty.LEARNABLE)),
         tasks=len(probe.tasks),
         round_seconds=alone,
         full_round_seconds=alone + external * probe.round.train_seconds / probe.round.groups,

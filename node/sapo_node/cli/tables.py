@@ -16,7 +16,7 @@ from sapo_node.observability.condition import condition_of, countdown, counted
 from sapo_node.observability.explain import moment
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED, Curve
 from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of, unit_of
-from sapo_node.observability.stored import Evaluation, Level, Notice, Round, SessionFacts, Shards
+from sapo_node.observability.stored import EvaluationFacts, Level, Notice, Round, SessionFacts, Shards
 from sapo_node.training.round import Phase
 from sapo_node.trust.constants import HEALTHY_AFTER
 
@@ -308,7 +308,7 @@ def _column(filled: float) -> str:
     return _BLOCKS[round(min(max(filled, 0.0), 1.0) * steps)]
 
 
-def evaluation_line(evaluations: Sequence[Evaluation]) -> Text:
+def evaluation_line(evaluations: Sequence[EvaluationFacts]) -> Text:
     """Return a line with the last and the first evaluation on held-out prompts."""
     first, last = evaluations[0], evaluations[-1]
     text = Text.assemble(

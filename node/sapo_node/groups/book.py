@@ -226,7 +226,7 @@ class Book:
         self.lottery.begin_link(link, block)
 
     def end_link(self, link: str) -> None:
-        """A peer has disconnected: what it brought waits with what other ended links brought."""
+        """Note that a peer has disconnected: its rollouts wait with those of other ended links."""
         self.lottery.end_link(link)
         if self.lottery.holds(link):
             moved = "UPDATE arrived SET link = ? WHERE link = ? RETURNING tier, peer, length(message)"
@@ -350,7 +350,7 @@ class Book:
             self._drop(NotDrawn.TOO_OLD, "epoch < ?", oldest)
 
     def forget(self, peer: str) -> None:
-        """A peer was banned: drop its rollouts that wait and its groups on offer."""
+        """Drop the waiting rollouts and the groups on offer of a peer that was banned."""
         with self._database.transaction():
             gone = "DELETE FROM arrived WHERE peer = ? RETURNING tier, link, length(message)"
             for tier, link, size in self._database.rows(gone, peer):

@@ -161,7 +161,7 @@ class Lottery:
             self._blocks[link] = block
 
     def end_link(self, link: str) -> None:
-        """A peer has disconnected."""
+        """Note that a peer has disconnected."""
         self._blocks.pop(link, None)
 
     def _forwarded(self, issuers: list[str]) -> str:

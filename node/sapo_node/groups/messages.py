@@ -101,7 +101,7 @@ class RequestError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class LearnerOptions:
-    """Everything the learner process is told at its start."""
+    """The options of the learner process."""
 
     checkpoints: str
     """Folder of this node's checkpoints; made when missing."""
@@ -158,7 +158,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class TrainGroup:
-    """The completions of one question with their advantages, in the same order.
+    """The completions of one prompt with their advantages, in the same order.
 
     Raises RequestError if its parts do not fit together.
     """
@@ -170,7 +170,7 @@ class TrainGroup:
     advantages: tuple[Advantage, ...]
     completions: tuple[Sampled, ...]
     id: str = ""
-    """By which the report names the group; empty for its number in the request, from 0."""
+    """The id of the group in the report; empty for its number in the request, from 0."""
     examples: tuple[Example, ...] = ()
     """The worked examples that this model read before the prompt, or would have read."""
     rewards: tuple[bool, ...] = ()
@@ -209,7 +209,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The answer to a GenerateRequest: the completions of each question, in the order of the questions."""
+    """The answer to a GenerateRequest: the completions of each prompt, in the order of the prompts."""
 
     groups: tuple[tuple[Sampled, ...], ...]
     notice: str | None = None

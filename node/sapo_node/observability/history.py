@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from sapo_node.groups.codec import Amount, Count, Share, from_json
 from sapo_node.groups.record import ContributionReport, TaskAnswers
-from sapo_node.observability.stored import Evaluation, Round, SessionFacts, metrics
+from sapo_node.observability.stored import EvaluationFacts, Round, SessionFacts, metrics
 from sapo_node.storage.database import Database
 from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.round import RoundReport
@@ -83,8 +83,16 @@ def _joined(a: Point, b: Point) -> Point:
     phases = [*a.seconds, *(phase for phase in b.seconds if phase not in a.seconds)]
     seconds = {phase: mean(a.seconds.get(phase, 0.0), b.seconds.get(phase, 0.0)) for phase in phases}
     filtered = dict(Counter(a.filtered) + Counter(b.filtered))
-    low, high = min(a.low, b.low), max(a.high, b.high)
-    return Point(a.first, b.last, rounds, mean(a.reward, b.reward), seconds, low, high, filtered)
+    return Point(
+        first=a.first,
+        last=b.last,
+        rounds=rounds,
+        reward=mean(a.reward, b.reward),
+        seconds=seconds,
+        low=min(a.low, b.low),
+        high=max(a.high, b.high),
+        filtered=filtered,
+    )
 
 
 def learning_curve(points: Sequence[Point], columns: int) -> Curve | None:
@@ -204,9 +212,9 @@ class History:
             *(MAX_EVALUATIONS, step),
         )
 
-    def evaluations(self) -> list[Evaluation]:
+    def evaluations(self) -> list[EvaluationFacts]:
         """The stored evaluations on held-out prompts, oldest first."""
-        return self._stored(Evaluation, "SELECT result FROM exams ORDER BY step")
+        return self._stored(EvaluationFacts, "SELECT result FROM exams ORDER BY step")
 
     def count(self, counts: Mapping[str, int]) -> None:
         """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from sapo_node.groups.record import LOCAL, State, TaskAnswers, Unusable
 from sapo_node.ingest.validator import Ignored
 from sapo_node.observability.history import Curve, History
-from sapo_node.observability.stored import Evaluation, Round, SessionFacts
+from sapo_node.observability.stored import EvaluationFacts, Round, SessionFacts
 from sapo_node.storage.database import Database
 from sapo_node.training.health import HealthAlarm, health_alarms
 from sapo_node.training.take_back import TakenBack, taken_back
@@ -120,7 +120,7 @@ class Overview:
     """Peer id, swarm, addresses, connected peers, the last notices."""
     curve: Curve | None
     """None before the first round."""
-    evaluations: list[Evaluation]
+    evaluations: list[EvaluationFacts]
     """Held-out pass@1 after some of the rounds, with its interval, oldest first."""
     rounds: list[Round]
     """The last rounds, oldest first."""
@@ -193,17 +193,18 @@ def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
 
 def _exchange(database: Database, history: History) -> Exchange:
     """Peers may be as many as keys, which cost nothing: of those trained on, only the first are read."""
-    fetched = history.fetchers()
+    fetchers, fetched = history.fetchers()
     [(total,)] = database.rows("SELECT coalesce(sum(advantage), 0) FROM trained")
     if not total:
-        return Exchange(None, [], *fetched)
+        return Exchange(from_others=None, teachers=[], fetchers=fetchers, fetched=fetched)
     (own,) = database.row("SELECT advantage FROM trained WHERE peer = ?", LOCAL) or (0.0,)
     first = database.rows(
         "SELECT peer, advantage FROM trained WHERE peer != ? AND advantage > 0 ORDER BY advantage DESC, peer LIMIT ?",
         *(LOCAL, _TEACHERS),
     )
     teachers = [(peer, round(each / total, 4)) for peer, each in first]
-    return Exchange(round(max(0.0, 1 - own / total), 4), teachers, *fetched)
+    share = round(max(0.0, 1 - own / total), 4)
+    return Exchange(from_others=share, teachers=teachers, fetchers=fetchers, fetched=fetched)
 
 
 def _recent(database: Database, step: int) -> Recent:
@@ -218,7 +219,8 @@ def _recent(database: Database, step: int) -> Recent:
             *(State.LEFT_OUT, NEWEST_GROUPS),
         )
     )
-    return Recent(teachers, sum(why.values()), {reason: count for reason, count in why.items() if reason})
+    left_out = {reason: count for reason, count in why.items() if reason}
+    return Recent(teachers=teachers, groups=sum(why.values()), left_out=left_out)
 
 
 def _peers(database: Database, most: int | None, session: SessionFacts) -> list[PeerView]:

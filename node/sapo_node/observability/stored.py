@@ -58,7 +58,7 @@ class Figures(TypedDict):
     high: Share
 
 
-class Evaluation(Figures):
+class EvaluationFacts(Figures):
     """An evaluation on held-out prompts: the mean over tasks, and each task."""
 
     step: Count

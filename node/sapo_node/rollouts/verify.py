@@ -12,7 +12,7 @@ from typing import Any
 
 from sapo_node.groups.prompt import task_name
 from sapo_node.processes.limits import memory_at_most
-from sapo_node.rollouts.table import GROUPS, require_pyarrow, schema
+from sapo_node.rollouts.export import GROUPS, require_pyarrow, schema
 from sapo_node.verification.verifier import Scorer, compare, request_for
 from sapo_protocol import (
     Layer,

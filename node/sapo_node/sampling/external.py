@@ -39,13 +39,13 @@ class Choice:
     stand_ins: list[WeightedGroup]
     """The learner trains on them if filters leave nothing of a drawn group."""
     stopped: list[tuple[VerifiedGroup, FilterName]]
-    """Groups of which a filter left nothing, with the name of the filter."""
+    """The groups of which a filter left nothing, with its name."""
     not_drawn: list[tuple[VerifiedGroup, NotDrawn]]
-    """On offer, and not drawn this time."""
+    """The groups on offer that were not drawn, and why."""
     reference: Sequence[VerifiedGroup]
-    """The groups that say what an external group is worth."""
+    """The reference set for the worth of an external group."""
     supply: int
-    """Groups that there were to draw from."""
+    """The number of groups that could be drawn."""
 
 
 class ExternalSampler:
@@ -123,7 +123,14 @@ class ExternalSampler:
         drawn = [await self._masked(each) for each in draw.groups]
         stand_ins = [await self._masked(each) for each in draw.stand_ins]
         reference = self._sampler.reference_set([each.group for each in offered])
-        return Choice(drawn, stand_ins, stopped, draw.not_drawn, reference, len(offered))
+        return Choice(
+            drawn=drawn,
+            stand_ins=stand_ins,
+            stopped=stopped,
+            not_drawn=draw.not_drawn,
+            reference=reference,
+            supply=len(offered),
+        )
 
     async def _masked(self, drawn: WeightedGroup) -> WeightedGroup:
         await trio.lowlevel.checkpoint()

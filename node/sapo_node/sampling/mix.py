@@ -18,7 +18,7 @@ policy's own pass rate.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -67,17 +67,21 @@ class Costs:
 UNKNOWN = Costs()
 
 
-class LocalExternalRatio(Protocol):
-    """Chooses I and J of each round. `observe` must run before `PassRates.observe`."""
+class FixedRatio:
+    """The same I and J in every round, as the operator set them. `Auto` chooses J instead.
 
-    @property
-    def probe(self) -> int:
-        """External groups to verify even if J is 0, to measure their worth."""
-        ...
+    `observe` must run before `PassRates.observe`.
+    """
+
+    probe = 0
+    """External groups to verify even if J is 0, to measure their worth."""
+
+    def __init__(self, local: int, external: int) -> None:
+        self._local, self._external = local, external
 
     def split(self) -> Split:
-        """The split of the next round."""
-        ...
+        """Return I and J of the next round."""
+        return Split(self._local, self._external)
 
     def observe(
         self,
@@ -87,55 +91,19 @@ class LocalExternalRatio(Protocol):
         supply: int,
         costs: Costs = UNKNOWN,
     ) -> None:
-        """Take in what a round generated, the external groups that say what one is worth, how many groups there were
-        to draw from, and what the round took.
+        """Learn from a round: its local groups, the external groups that say what one is worth, the number of groups
+        that there were to draw from, and the seconds that the round took.
         """
-        ...
 
     def alarm(self) -> None:
         """Take fewer external groups for a while."""
-        ...
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON; empty if there is none."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state in `state`. Raises MalformedError if it is of another form."""
-        ...
-
-
-class Fixed:
-    """The same split in every round."""
-
-    probe = 0
-
-    def __init__(self, local: int, external: int) -> None:
-        self._split = Split(local, external)
-
-    def split(self) -> Split:
-        """The split of every round."""
-        return self._split
-
-    def observe(
-        self,
-        local: Sequence[LocalGroup],
-        reference: Sequence[VerifiedGroup],
-        *,
-        supply: int,
-        costs: Costs = UNKNOWN,
-    ) -> None:
-        """Nothing is learnt from a round."""
-
-    def alarm(self) -> None:
-        """The operator has set the number."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """There is nothing to remember."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """There is nothing to remember."""
+        """Restore a state. Raises MalformedError if it has another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +118,7 @@ class _State:
     external_seconds: RunningMean = field(default_factory=RunningMean)
 
 
-class Auto:
+class Auto(FixedRatio):
     """Finds J beside a given I.
 
     The first round has no external groups: a node that joins measures itself before it takes anything in. An alarm
@@ -161,19 +129,14 @@ class Auto:
 
     def __init__(self, local: int, pass_rates: PassRates) -> None:
         """`local` is I, `pass_rates` the node's measure of itself."""
-        self._local = local
+        super().__init__(local, external=0)
         self._pass_rates = pass_rates
         self._own, self._others = RunningMean(), RunningMean()
         self._local_seconds, self._external_seconds = RunningMean(), RunningMean()
         """Per group."""
         self._supply = 0
         """Groups that the last round had to draw from, at most MAX_EXTERNAL."""
-        self._external = 0
         self._bound = float(MAX_EXTERNAL)
-
-    def split(self) -> Split:
-        """The split of the next round."""
-        return Split(self._local, self._external)
 
     def observe(
         self,
@@ -206,8 +169,17 @@ class Auto:
 
     def state_dict(self) -> dict[str, Any]:
         """The means, J and its bound."""
-        seconds = self._local_seconds, self._external_seconds
-        return to_object(_State(self._own, self._others, self._supply, self._external, self._bound, *seconds))
+        return to_object(
+            _State(
+                own=self._own,
+                others=self._others,
+                supply=self._supply,
+                external=self._external,
+                bound=self._bound,
+                local_seconds=self._local_seconds,
+                external_seconds=self._external_seconds,
+            )
+        )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state. Raises MalformedError if it has another form."""
@@ -232,6 +204,6 @@ class Auto:
         return min(1.0, local / external) if local and external else 1.0
 
 
-def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> LocalExternalRatio:
-    """The local/external ratio that a configuration asks for."""
-    return Auto(local, pass_rates) if external == AUTO else Fixed(local, external)
+def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> FixedRatio:
+    """Return the local/external ratio of a configuration."""
+    return Auto(local, pass_rates) if external == AUTO else FixedRatio(local, external)

@@ -1,4 +1,4 @@
-"""SampleExternal of Algorithm 1: which external groups this round trains on, and with what loss weight.
+"""SampleExternal of Algorithm 1: draws the external groups of a round, and sets their loss weights.
 
 Zero-advantage groups are never on offer, as in the paper. The sampler draws J groups at random, by default weighted
 by trust and age; `selection` has the other rules. Two bounds hold for every draw. Neither counts keys, which cost
@@ -6,10 +6,10 @@ nothing. They count loss weight = sum of |advantage| x bytes of the completions 
 that knows the answers can make every group informative:
 
 - one group: at most LOSS_WEIGHT_LIMIT units, else its weight is scaled down;
-- all strangers together: their share of J units (`exposure`), though never less than one group.
+- all strangers together: their share of J units (`alarm.Exposure`), though never less than one group.
 
 A unit is the median of the groups on offer of friends and proven peers, or of all where these offer none, but at least
-the weight of a local group (`local_weight`) and at most LOCAL_RANGE times that. A peer is proven after sixteen groups.
+the weight of a local group (`LocalWeight`) and at most LOCAL_RANGE times that. A peer is proven after sixteen groups.
 Without these bounds one proven peer could choose the unit: with one light group it would make those of all strangers
 look too heavy.
 
@@ -42,14 +42,14 @@ from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.limits import LIMITS, Limits
 
 _LEAST_SHARE = 0.25
-"""A group that fits into what is left only with less than this is kept for another round that has more room for it."""
+"""A group of which less than this share would fit waits for another round with more room."""
 _LEAST_RANDOM = 2**-54
 """Below every number that `random()` gives but 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedGroup:
-    """A verified group that was drawn, and what it counts in the loss. Only `Sampler.draw` makes one, and
+    """A drawn group with its part in the loss. Only `Sampler.draw` makes one, and
     `ExternalSampler.choose` adds what is `silent` and the `bounds`.
     """
 
@@ -64,7 +64,7 @@ class WeightedGroup:
     stands_in: VerifiedGroup | None = None
     """The drawn group for which this one stands in; None for a drawn group."""
     bounds: Bounds = Bounds()
-    """Those that the learner applies to its correct completions."""
+    """The learner applies them to the correct completions of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class _Candidate:
         return self.offered.group
 
     def share(self, limit: float, *, room: float, whole: float) -> float:
-        """The part of it that counts: of at most `limit` units, and of a stranger's group what fits into `room`. 0 if
+        """Return the part of it that counts: at most `limit` units, and for a stranger's group at most `room`. 0 if
         only a trace of it fits, and more of it would fit into the `whole` room of another round.
         """
         share = min(1.0, limit / self.units)
@@ -109,9 +109,9 @@ class _Candidate:
         return max(1.0, share * self.units)
 
     def weighted(self, share: float, epoch: int) -> WeightedGroup:
-        """The group as it is drawn in an epoch."""
+        """Return the group as it is drawn in an epoch."""
         weight = share * constants.AGE_WEIGHT ** max(0, epoch - self.group.epoch)
-        return WeightedGroup(self.group, weight, self.advantages, stopped=self.offered.rejected)
+        return WeightedGroup(group=self.group, weight=weight, advantages=self.advantages, stopped=self.offered.rejected)
 
 
 class Sampler:
@@ -138,8 +138,8 @@ class Sampler:
         self._limits = limits
 
     def draw(self, offered: Sequence[Offered], count: int, *, epoch: int, strangers: float) -> Draw:
-        """At most `count` groups (J) of those on offer, of which strangers fill at most the share `strangers`, and at
-        most one stand-in for each.
+        """Draw at most `count` groups (J) of those on offer, of which strangers fill at most the share `strangers`, and
+        at most one stand-in for each.
         """
         why = {each.group.key: self._passed(each.group, count, epoch) for each in offered}
         fresh = [each for each in offered if not why[each.group.key]]
@@ -189,14 +189,15 @@ class Sampler:
         return None
 
     def _candidates(self, fresh: Sequence[Offered], epoch: int) -> "list[_Candidate]":
-        """The groups in the order in which they are drawn, weighed."""
+        """Return the groups in the order of the draw, weighed."""
         counted = {each.group.key: (each, each.advantages(self._advantages(each.group))) for each in fresh}
         groups = [each.group for each in fresh]
         weights = {group.key: loss_weight(counted[group.key][1], group.lengths, self._objective) for group in groups}
         unit = self._unit(groups, weights)
         return [
             _Candidate(
-                *counted[group.key],
+                offered=counted[group.key][0],
+                advantages=counted[group.key][1],
                 units=weights[group.key] / unit,
                 is_stranger=self._ledger.tier(group.peer) is Tier.STRANGER,
             )
@@ -204,7 +205,7 @@ class Sampler:
         ]
 
     def _unit(self, groups: Sequence[VerifiedGroup], weights: Mapping[GroupKey, float]) -> float:
-        """The weight by which all groups are measured, given the weight of each. Strangers have no part in it where
+        """Return the unit of all loss weights, given the weight of each group. Strangers have no part in it if
         others offer groups: many light groups would make all others look too heavy, and many long ones too light.
         """
         known = [group for group in groups if self._ledger.tier(group.peer) is not Tier.STRANGER]
@@ -213,8 +214,8 @@ class Sampler:
         return unit if local is None else min(max(unit, local), constants.LOCAL_RANGE * local)
 
     def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
-        """The groups that say what an external group is worth (`mix`): those of the tier whose groups are worth most.
-        Else a few peers with one correct completion in each group could make the node take fewer groups of all.
+        """Return the reference set for the worth of an external group (`mix`): the groups of the tier with the highest
+        worth. Else a few peers with one correct completion in each group could make the node take fewer groups of all.
         """
         tiers: defaultdict[Tier, list[VerifiedGroup]] = defaultdict(list)
         for group in groups:
@@ -233,7 +234,7 @@ class Sampler:
         return None if chance == 1 or self._rng.random() < chance else NotDrawn.SELDOM_ACCEPTED
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
-        """A random order without replacement, by weight (Efraimidis and Spirakis 2006).
+        """Return a random order without replacement, by weight (Efraimidis and Spirakis 2006).
 
         The groups of one rollout share the weight of one: a peer that knows the answers can make each of its groups
         informative, and would else be drawn more often than an honest peer.

@@ -1,9 +1,9 @@
-"""The log of batches: what each step trains on, stored before it is dispatched, and kept while a restore may need it.
+"""The log of batches: each is stored before it is dispatched, and kept while a restore may need it.
 
 A stored batch names its groups by their numbers in the book (`groups.book`), which keeps their texts as long as a batch
-needs them, and holds what the step does with each: weight, advantages, masked spans, bounds.
+needs them, and holds the part of each in the step: weight, advantages, masked spans, bounds.
 
-Two checkpoints can be restored: the newest, and the one before, to which the learner falls back where the newest is
+Two checkpoints can be restored: the newest, and the one before, to which the learner falls back if the newest is
 corrupt. The log holds every batch after the older of the two. Until there are two, it holds every batch since the
 first step, so that the initial weights can be restored as well.
 
@@ -86,11 +86,6 @@ class StoredBatch:
     failures: int = 0
     """The number of times that the batch killed the learner."""
 
-    @property
-    def peers(self) -> dict[str, str]:
-        """The peer of each group, by the id of the group; LOCAL for this node's own."""
-        return {name: member.peer for name, member in self.members.items()}
-
     def without(self, accused: Accused) -> "StoredBatch":
         """The batch without the accused groups, and with no failure counted: it may no longer kill the learner."""
         return replace(self._keeping(self.accused(accused)), failures=0)
@@ -164,12 +159,12 @@ class BatchLog:
         )
 
     def killed_learner(self, step: int) -> None:
-        """The batch of a step killed the learner once more."""
+        """Count a failure of the batch of a step, which killed the learner."""
         self._database.execute("UPDATE batches SET failures = failures + 1 WHERE step = ?", step)
 
     def checkpoint_written(self, step: int) -> int:
-        """Drop what neither this checkpoint nor the one before could still need. Returns the last step whose batch is
-        dropped.
+        """Drop the batches that neither this checkpoint nor the one before could still need. Return the last step whose
+        batch is dropped.
         """
         with self._database.transaction():
             self._database.execute("INSERT OR IGNORE INTO checkpoints VALUES (?)", step)
@@ -181,13 +176,13 @@ class BatchLog:
         return int(before)
 
     def checkpoints_lost(self, first: int, last: int | None = None) -> None:
-        """The learner no longer has the checkpoints of these steps; of all after `first` where `last` is None."""
+        """Forget the checkpoints of these steps, which the learner lost; of all after `first` if `last` is None."""
         self._database.execute("DELETE FROM checkpoints WHERE step BETWEEN ? AND coalesce(?, step)", first, last)
 
     def restore_point(self, first: int, *, end: int) -> int | None:
-        """The newest step before step `first` that can be restored, or the oldest that can where none is before it.
+        """The newest step before step `first` that can be restored, or the oldest that can if none is before it.
 
-        A step can be restored where each batch after it, up to step `end`, is stored.
+        A step can be restored if each batch after it, up to step `end`, is stored.
         """
         known = [0, *(step for (step,) in self._database.rows("SELECT step FROM checkpoints"))]
         usable = [step for step in known if self.stored_after(step) == end - step]
@@ -211,7 +206,7 @@ class BatchLog:
             self._uncount(restored)
 
     def count(self, batch: StoredBatch, report: TrainReport) -> None:
-        """Count what was trained on, once per step however often it is replayed."""
+        """Count the groups and tokens of a trained batch, once per step however often it is replayed."""
         step = batch.request.step
         counts: dict[str, tuple[int, int, float]] = {}
         for group in batch.request.groups:

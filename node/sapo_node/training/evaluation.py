@@ -1,7 +1,7 @@
-"""Held-out pass@1: the policy's own answers to questions of seeds that no round ever assigns.
+"""Held-out pass@1: the policy's completions of prompts from seeds that no round ever assigns.
 
-A task with few different questions gives some of them in rounds all the same. So a node trains on no group with one of
-the questions that `heldout_questions` returns.
+A task with few different prompts gives some of them in rounds all the same. So a node trains on no group with one of
+the prompts that `heldout_prompts` returns.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from sapo_protocol.cbor import encode
 HELDOUT_DOMAIN = "sapo/heldout/1"
 _HELDOUT_SEEDS = 2**30
 _CHUNK = 64
-"""Answers per request to the learner, or one question's, so that progress shows and memory stays small."""
+"""Completions per request to the learner, or those of one prompt, so that progress shows and memory stays small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class HeldOut:
     """The number of samples, drawn at temperature 1, that answer each held-out prompt correctly."""
 
     samples: int
-    """Per question."""
+    """Per prompt."""
     right: dict[str, tuple[int, ...]]
-    """By task, one number for each of its questions."""
+    """By task, one number for each of its prompts."""
     truncated: dict[str, int] = field(default_factory=dict)
     """By task, the number of completions that were cut at the limit."""
     over_bytes: dict[str, int] = field(default_factory=dict)
-    """By task, how many of those were cut at the bytes that the swarm keeps."""
+    """By task, the number of those that were cut at the bytes that the swarm keeps."""
 
     @property
     def per_task(self) -> dict[str, Interval]:
-        """pass@1 of each task. The unit is the question: samples of one question say little about the others."""
+        """pass@1 of each task. The unit is the prompt: samples of one prompt say little about the others."""
         return self._per_task(LEVEL)
 
     @property
@@ -70,23 +70,23 @@ def _figures(interval: Interval) -> dict[str, float]:
 
 
 def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:
-    """The seed of a held-out question: at 2^31 or above, where no assignment falls."""
+    """The seed of a held-out prompt: at 2^31 or above, so no assignment has it."""
     digest = hashlib.sha256(encode([HELDOUT_DOMAIN, manifest.network_id, spec.dataset, number])).digest()
     return ASSIGNED_SEEDS + int.from_bytes(digest[:4], "big") % _HELDOUT_SEEDS
 
 
 def heldout_request(manifest: Manifest, spec: TaskSpec, number: int) -> ScoreRequest:
-    """Asks the sandbox to build a held-out question."""
+    """Return the request that builds a held-out prompt."""
     return ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ())
 
 
 def heldout_requests(manifest: Manifest, prompts: int) -> list[ScoreRequest]:
-    """Ask the sandbox to build the first `prompts` held-out questions of each task."""
+    """Return the requests that build the first `prompts` held-out prompts of each task."""
     return [heldout_request(manifest, spec, number) for spec in manifest.tasks for number in range(prompts)]
 
 
-async def heldout_questions(manifest: Manifest, scorer: Scorer, prompts: int) -> frozenset[str]:
-    """The first `prompts` held-out questions of each task, without those that cannot be built."""
+async def heldout_prompts(manifest: Manifest, scorer: Scorer, prompts: int) -> frozenset[str]:
+    """Return the first `prompts` held-out prompts of each task, without those that cannot be built."""
     built = await scorer.score(heldout_requests(manifest, prompts))
     return frozenset(task.prompt for task in built if task is not None)
 
@@ -103,11 +103,11 @@ async def measure(
     progress: Callable[[str, int], None] = lambda *_: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> HeldOut:
-    """Ask the averaged weights `prompts` held-out questions of each task, the same for everybody in a swarm; `progress`
-    hears the task and how many more of its questions are done. Raises LocalError if questions cannot be built, and
-    between two requests to the learner where the node is `stopping`.
+    """Sample the averaged weights on `prompts` held-out prompts of each task, the same for all nodes of a swarm. Call
+    `progress` with the task and the number of its prompts that were just done. Raises LocalError if a prompt cannot be
+    built, or between two requests to the learner if the node is `stopping`.
     """
-    rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
+    rng = random.Random(0)  # noqa: S311 - sampling noise shared by all nodes, not a secret
     right, truncated, over_bytes = {}, {}, {}
     for spec in manifest.tasks:
         name = task_name(manifest, spec.dataset, spec.config)
@@ -122,7 +122,7 @@ async def measure(
             built = await scorer.score(chunk)
             asked = [examples.prompt(name, task.prompt) for task in built if task is not None]
             if len(asked) < len(chunk):
-                raise LocalError(f"held-out questions of {name} could not be built; the log names the cause")
+                raise LocalError(f"held-out prompts of {name} could not be built; the log names the cause")
             answers = await policy.generate(
                 asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31), averaged=True
             )

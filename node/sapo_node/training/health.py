@@ -2,8 +2,8 @@
 
 Three alarms:
 
-- `entropy`: the entropy of the own completions fell below COLLAPSED of the highest it was, while the reward is low;
-- `informative`: the share of own groups that have an advantage did, by more than chance;
+- `entropy`: the entropy of local completions fell below COLLAPSED of the highest it was, while the reward is low;
+- `informative`: the share of informative local groups did, by more than chance;
 - `held-out`: the mean of the last two evaluations is below the highest such mean, by more than chance.
 
 A low reward is a mean below LOW_REWARD: a policy that is nearly always correct has little entropy and few informative
@@ -19,7 +19,7 @@ ask the same prompts, so their difference is less noisy than their intervals say
 Figures of a model that was asked in another way (`max_tokens`, `examples`, `thinking`) are not compared. After such a
 change the next evaluation is the first one: it is the best, and replaces the best weights of before.
 
-Where steps are taken back, the best weights of these steps go, and their figure stays for the comparison. Else peers
+If steps are taken back, the best weights of these steps go, and their figure stays for the comparison. Else peers
 that make the node take steps back after each evaluation would keep it from ever seeing its policy decay.
 
     health.observe(step, reward=0.2, informative=0.5, groups=4, entropy=0.4)
@@ -58,7 +58,7 @@ LOW_REWARD = 0.5
 """Mean reward below which a collapse is one."""
 NO_CHANCE = 0.999
 """Level of the intervals of two shares of informative groups, or of two means of evaluations, which must not overlap
-where one is a fall of the other. The highest of many figures is high by chance: without this test a policy that stayed
+if one is a fall of the other. The highest of many figures is high by chance: without this test a policy that stayed
 as it was, with a share of 0.08 in rounds of four groups, raised six alarms in 1,000 rounds, and with it none."""
 RATE_FACTOR = 0.5
 """Each alarm multiplies the learning rate by this. What takes a halving back divides it by this, up to 1."""
@@ -155,8 +155,8 @@ class Health:
         return frozenset(best if self._state.restart is None else {*best, self._state.restart})
 
     def take_restart(self) -> int | None:
-        """The step of the best weights from which the next step starts, if it does, which is told once. Call this in
-        the transaction that stores the batch of that step.
+        """Return the step of the best weights from which the next step starts, once; None if it goes on from the last.
+        Call this in the transaction that stores the batch of that step.
         """
         restart = self._state.restart
         if restart is not None:
@@ -216,7 +216,7 @@ class Health:
         self._save(replace(old, rate_scale=scale, best=best, highest=highest, newest=held_out, calm=calm))
 
     def forget_after(self, step: int) -> None:
-        """The best weights of later steps hold what was taken back: they are no longer the best. Their figure stays."""
+        """Forget the best weights of later steps, which hold the groups that were taken back. Their figure stays."""
         state = self._state
         if state.best and state.best.step > step:
             state = replace(state, best=None)
@@ -254,14 +254,14 @@ def health_alarms(database: Database) -> list[HealthAlarm]:
 
 
 def _collapse(state: _State, groups: int) -> tuple[Kind, str] | None:
-    """The figure that has collapsed, if one has, and what became of it; `groups` as in `observe`."""
+    """Return the figure that has collapsed, if one has, with a sentence; `groups` as in `observe`."""
     if len(state.rewards) < WINDOW or _mean(state.rewards) >= LOW_REWARD:
         return None
     share, entropy = _mean(state.informative), _mean(state.entropies)
     if share < COLLAPSED * state.most_informative and _is_fall(state.most_informative, share, WINDOW * groups):
-        return "informative", f"informative own groups fell to {share:.0%}, from {state.most_informative:.0%}"
+        return "informative", f"informative local groups fell to {share:.0%}, from {state.most_informative:.0%}"
     if len(state.entropies) == WINDOW and entropy < COLLAPSED * state.most_entropy:
-        return "entropy", f"entropy of own completions fell to {entropy:.2f} nats, from {state.most_entropy:.2f}"
+        return "entropy", f"entropy of local completions fell to {entropy:.2f} nats, from {state.most_entropy:.2f}"
     return None
 
 

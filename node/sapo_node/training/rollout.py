@@ -58,14 +58,14 @@ class Answerer(Protocol):
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question. One that does not train may raise AnswerFailed, TaskSkipped or NoText, and
-        LocalError if it can never answer.
+        """Return G completions for each prompt. An answerer that does not train may raise AnswerFailed, TaskSkipped or
+        NoText, and LocalError if it can never answer.
         """
         ...
 
 
 class Contribution:
-    """Answers the questions assigned to one identity, and shares the answers under its signature."""
+    """Completes the prompts assigned to one identity, and shares the completions under its signature."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Contribution:
         model: str,
         examples: Examples = NO_EXAMPLES,
     ) -> None:
-        """`model` is the free label in what is shared, of at most MAX_MODEL_LABEL_BYTES. `examples` go before each
+        """`model` is the free label of the shared rollouts, of at most MAX_MODEL_LABEL_BYTES. `examples` go before each
         prompt.
         """
         self._manifest = swarm.manifest
@@ -94,8 +94,8 @@ class Contribution:
         self._examples = examples
 
     async def generate(self, slot: Slot, prompts: int) -> list[LocalGroup]:
-        """Answer the first I = `prompts` questions of a reserved counter G times each, and score the answers as
-        everybody else's.
+        """Complete the first I = `prompts` prompts of a reserved counter G times each, and score the completions as
+        those of a peer.
         """
         tasks = [assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(prompts)]
         specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
@@ -138,7 +138,7 @@ class Contribution:
         return local
 
     async def share(self, slot: Slot, local: Sequence[LocalGroup]) -> None:
-        """Sign the round, store the signed bytes, then publish them. Texts that no message has room for stay here."""
+        """Sign the round, store the signed bytes, then publish them. Texts that fit into no message are not sent."""
         bodies = [
             encode_body(
                 Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._model)
@@ -162,7 +162,7 @@ class Contribution:
         await self._publish(message)
 
     def _message(self, envelope: bytes, bodies: Sequence[bytes]) -> bytes:
-        """As many bodies as the swarm's messages hold: the longest are left out first."""
+        """Return a message with as many bodies as it can hold: the longest are left out first."""
         kept: list[bytes | None] = list(bodies)
         message = encode_message(envelope, tuple(kept))
         while len(message) > self._manifest.max_message_bytes and any(kept):
@@ -184,17 +184,17 @@ class Policy(Answerer, Protocol):
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int, averaged: bool = False
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question, of the averaged weights or of those that train."""
+        """Return G completions for each prompt, of the averaged weights or of those that train."""
         ...
 
     async def train(self, request: TrainRequest) -> TrainReport:
-        """One update; its step is the one after the last. Raises RequestError if the step starts from best weights
+        """Make one update; its step is the one after the last. Raises RequestError if the step starts from best weights
         that are not there; nothing has changed then.
         """
         ...
 
     async def checkpoint(self) -> int:
-        """Write the weights; the step they are of. The one before is kept as well."""
+        """Write a checkpoint, and keep the one before. Return its step."""
         ...
 
     async def keep_best(self, step: int, needed: Collection[int]) -> None:

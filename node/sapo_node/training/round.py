@@ -1,10 +1,16 @@
 """One round of one node: Algorithm 1 of SAPO (arXiv 2509.08721, section 3); no claim of a peer is trusted.
 
 assign -> generate -> share -> take in and verify -> sample self (I) and external (J) -> train
+
+`Replay` keeps local groups of earlier rounds, so that a round may train on their correct completions again. GRPO learns
+nothing from a group whose completions are all correct or all incorrect, and a policy that is hardly ever correct has
+few other groups. `Replay` gives each group with an advantage to one later round that lacks such groups, with the
+advantages that it had. The learner weighs each token by how much more or less probable it is for the present policy
+(`grpo.importance`).
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,10 +25,41 @@ from sapo_node.sampling.mix import Costs
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.counters import Slot
 from sapo_node.training.batch_log import external_id
-from sapo_node.training.replay import Replay
 from sapo_node.training.rollout import Contribution
 from sapo_node.training.trainer import Trainer
 from sapo_node.verification.verifier import VerificationScheduler
+
+KEPT = 32
+"""Groups that wait to be replayed, the newest ones. A restart forgets them."""
+
+
+class Replay:
+    """The groups that wait to be replayed."""
+
+    def __init__(self) -> None:
+        self._kept: deque[LocalGroup] = deque(maxlen=KEPT)
+
+    def beside(self, local: Sequence[LocalGroup]) -> list[LocalGroup]:
+        """Return the groups to train on beside those of a round: the newest first, at most one for each group of the
+        round without an advantage. The others of the round wait for a later one.
+        """
+        informative = [group for group in local if any(group.advantages)]
+        lacking = len(local) - len(informative)
+        replayed = [self._kept.pop() for _ in range(min(lacking, len(self._kept)))]
+        self._kept.extend(map(_successes, informative))
+        return replayed
+
+    def forget(self) -> None:
+        """Drop all groups that wait: they were sampled with weights that are taken back."""
+        self._kept.clear()
+
+
+def _successes(group: LocalGroup) -> LocalGroup:
+    """Return the group with its correct completions alone."""
+    parts = zip(group.completions, group.rewards, group.advantages, strict=True)
+    completions, rewards, advantages = zip(*(part for part in parts if part[2] > 0), strict=True)
+    return replace(group, completions=completions, rewards=rewards, advantages=advantages)
+
 
 Phase = Literal["generate", "share", "verify", "train", "evaluate"]
 """The phases of a round, in this order. A node that only listens leaves out `share`. Few rounds end with an
@@ -44,7 +81,7 @@ class RoundReport:
     reward: float
     """Mean reward of all completions generated in the round, before any selection: the honest learning curve."""
     informative: int
-    """Own groups with an advantage, of `local`."""
+    """Local groups with an advantage, of `local`."""
     local: int
     external: int
     """External groups of which at least one token was trained on."""
@@ -92,7 +129,7 @@ class TrainedGroup:
     @property
     def accepted(self) -> float | None:
         """The share of its correct completions, by bytes, that no filter rejected and that were short enough to be
-        trained on. A masked completion is accepted: an attacker may have the phrases of honest peers masked. None where
+        trained on. A masked completion is accepted: an attacker may have the phrases of honest peers masked. None if
         nothing was trained on for a reason that is not in its texts, and for a group without a correct completion.
         """
         if self.report.refused and self.report.refused not in _OF_TEXTS:
@@ -128,7 +165,7 @@ class _Stopwatch:
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:
-        """A phase lasts as long as the block."""
+        """Time a phase, which lasts as long as the block."""
         started = time.perf_counter()
         self._tell(phase)
         try:
@@ -139,7 +176,7 @@ class _Stopwatch:
 
 
 class Rounds:
-    """Plays rounds with what one node contributes, takes in and learns."""
+    """Plays the rounds of one node."""
 
     def __init__(
         self,
@@ -187,7 +224,11 @@ class Rounds:
             training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins], replayed)
         trained, spared = _trained([*choice.drawn, *choice.stand_ins], training)
         seconds = watch.seconds["generate"] + training.local_seconds
-        costs = Costs(seconds, training.external_seconds, sum(each.report.tokens > 0 for each in trained))
+        costs = Costs(
+            local=seconds,
+            external=training.external_seconds,
+            groups=sum(each.report.tokens > 0 for each in trained),
+        )
         taught = [(each.weighted.group, each.taught) for each in trained if each.report.tokens]
         judged = [(each.weighted.group.peer, part) for each in trained if (part := each.accepted) is not None]
         alarm = await self._external.observe(local, choice, taught, costs, judged)
@@ -234,7 +275,7 @@ class Rounds:
 
 
 def _untaught(group: LocalGroup) -> LocalGroup:
-    """The group with nothing to learn from it."""
+    """Return the group without advantages: nothing is learnt from it."""
     return replace(group, advantages=(0.0,) * len(group.advantages))
 
 

@@ -1,4 +1,4 @@
-"""The record of steps that were taken back: what was decided, why, and how far it has come.
+"""The record of steps that were taken back: each decision, its reason and its progress.
 
 A step is taken back by restoring the checkpoint before it and replaying the stored batches without the accused groups.
 The weights are then bit for bit those of a node that never trained on these groups. `trainer.Trainer` does this; the
@@ -8,7 +8,7 @@ record lets it go on after a crash. Each of three transactions moves a row on:
     restored  the learner stands at that step, and the stored batches no longer hold the accused groups
     finished  the batches are replayed
 
-Where the learner cannot restore the step, the row fails: batches, counts and weights stay as they were.
+If the learner cannot restore the step, the row fails: batches, counts and weights stay as they were.
 """
 
 import json
@@ -100,7 +100,7 @@ class TakeBacks:
     ) -> None:
         """Decide to take steps back; `peers` gives the peer of each accused group.
 
-        The decision is durable, for so is what the learner removes afterwards.
+        The decision is durable, because the learner then removes files for good.
         """
         with self._database.transaction(durable=True):
             self._database.execute(
@@ -124,15 +124,15 @@ class TakeBacks:
             return frozenset((int(step), str(group)) for step, group in json.loads(accused or "[]"))
 
     def restored(self, taken: TakenBack) -> None:
-        """The learner stands at the restored step. Call this in the transaction that rewrites the batches."""
+        """Note that the learner stands at the restored step. Call this in the transaction that rewrites the batches."""
         self._database.execute("UPDATE taken_back SET accused = NULL WHERE number = ?", taken.number)
 
     def finished(self, taken: TakenBack, seconds: float) -> TakenBack:
-        """The batches are replayed."""
+        """Note that the batches are replayed."""
         return self._end(taken, "seconds = ?", round(seconds, 3))
 
     def failed(self, taken: TakenBack, failure: str) -> TakenBack:
-        """The learner cannot restore the step."""
+        """Note that the learner cannot restore the step."""
         return self._end(taken, "accused = NULL, failure = ?", failure)
 
     def newest(self) -> TakenBack:

@@ -90,14 +90,14 @@ class Trainer:
 
     @property
     def stored_step(self) -> int:
-        """The step of the newest stored batch, or of the policy where none is stored."""
+        """The step of the newest stored batch, or of the policy if none is stored."""
         return max(self._policy.step, self._log.newest)
 
     async def train(
         self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup], replayed: Sequence[LocalGroup] = ()
     ) -> TrainReport:
-        """Commit one batch and train on it, whatever dies in between. `external` are drawn groups and stand-ins,
-        `replayed` local groups of earlier rounds.
+        """Commit one batch and train on it, also if a process dies in between. `external` are drawn groups and
+        stand-ins, `replayed` local groups of earlier rounds.
         """
         batch = self._commit(local, external, replayed)
         step = batch.request.step
@@ -115,7 +115,7 @@ class Trainer:
 
     async def evaluated(self, step: int, held_out: Interval) -> None:
         """Take in an evaluation of the averaged weights after a step, and keep them if they are the best so far. Raises
-        LocalError where they cannot be kept: the evaluation then counts for nothing, and has to be made again.
+        LocalError if they cannot be kept: the evaluation then counts for nothing, and has to be made again.
         """
         if self.health.is_best(held_out):
             try:
@@ -125,8 +125,8 @@ class Trainer:
         self.health.evaluated(step, held_out)
 
     async def recover(self) -> int:
-        """Finish what a crash interrupted: steps that were being taken back, then stored batches that are not in the
-        surviving checkpoint. The number of steps replayed.
+        """Finish the work that a crash interrupted: steps that were being taken back, then stored batches that are not
+        in the surviving checkpoint. Return the number of replayed steps.
         """
         started = time.monotonic()
         restored = [taken for taken in self._take_backs.unfinished() if await self._take_out(taken)]
@@ -141,7 +141,7 @@ class Trainer:
         """Leave external groups out of the last steps, as if the node had never trained on them.
 
         `accused` is asked of each external group of the stored batches, with the peer of the group. None if no batch
-        that can be taken back holds an accused group. Where the learner cannot restore the checkpoint, the result has a
+        that can be taken back holds an accused group. If the learner cannot restore the checkpoint, the result has a
         `failure` and nothing has changed. `reason` says why in a few words, and `phrase` quotes the accused texts.
         """
         found: dict[tuple[int, str], str] = {}
@@ -193,7 +193,7 @@ class Trainer:
         return batch
 
     async def _take_out(self, taken: TakenBack) -> bool:
-        """Have the learner restore a step, and take the accused groups out of the log; whether that is done."""
+        """Have the learner restore a step, and take the accused groups out of the log. Return whether that is done."""
         accused = self._take_backs.accused(taken)
         if not accused:
             return True  # it was done before a crash
@@ -224,7 +224,7 @@ class Trainer:
         return f"the learner failed {MAX_FAILURES} times"
 
     async def _replay(self) -> int:
-        """Train the stored batches that the policy has not trained on; their number."""
+        """Train the stored batches that the policy has not trained on. Return their number."""
         start, end = self._policy.step, self.stored_step
         missing = end - start - self._log.stored_after(start)
         if missing > MAX_MISSING:
@@ -238,8 +238,8 @@ class Trainer:
     async def _catch_up(self, target: int, committed: StoredBatch | None = None) -> TrainReport:
         """Train the stored batches up to `target`, again from the surviving checkpoint if the learner dies.
 
-        The report has an entry for each group of the batch `target`, also where that batch is given up. `committed` is
-        that batch where it has just been stored: it is not read again unless its step fails.
+        The report has an entry for each group of the batch `target`, also if that batch is given up. `committed` is
+        that batch if it has just been stored: it is not read again unless its step fails.
         """
         report: TrainReport | None = None
         while report is None or self._policy.step < target:
@@ -277,9 +277,7 @@ class Trainer:
         return stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {})
 
     def _trained(self, batch: StoredBatch, report: TrainReport) -> None:
-        """Count a batch, and enter in the book what became of its groups. The stand-ins that were not needed leave the
-        batch.
-        """
+        """Count a batch, and enter the results of its groups in the book. The unneeded stand-ins leave the batch."""
         trained = batch.trained(report)
         step = batch.request.step
         # Durably: a checkpoint of this step must not survive a power cut that brings a stand-in back on offer.

@@ -13,10 +13,10 @@ from sapo_node.cli.commands.options import as_options
 from sapo_node.cli.commands.running import start
 from sapo_node.cli.probe import (
     LEARNABLE,
+    Difficulty,
     Probe,
     RoundProbe,
     TaskProbe,
-    Verdict,
     advice_of,
     as_dict,
     measured,
@@ -57,7 +57,7 @@ def test_a_task_is_learnable_by_its_informative_groups(each, verdict):
 
 
 def test_the_limit_counts_as_learnable():
-    assert task("x", right=1, informative=LEARNABLE * 20, of=20).verdict is Verdict.LEARNABLE
+    assert task("x", right=1, informative=LEARNABLE * 20, of=20).verdict is Difficulty.LEARNABLE
 
 
 async def probed(manifest, skill):
@@ -74,7 +74,9 @@ async def probed(manifest, skill):
     return found, policy
 
 
-@pytest.mark.parametrize(("skill", "verdict"), [(0, Verdict.TOO_HARD), (0.3, Verdict.LEARNABLE), (1, Verdict.TOO_EASY)])
+@pytest.mark.parametrize(
+    ("skill", "verdict"), [(0, Difficulty.TOO_HARD), (0.3, Difficulty.LEARNABLE), (1, Difficulty.TOO_EASY)]
+)
 async def test_a_policy_of_this_skill_finds_all_tasks(manifest, skill, verdict):
     found, _ = await probed(manifest, skill)
     assert found.of(verdict) == [spec.dataset for spec in manifest.tasks]

@@ -12,7 +12,7 @@ from no_hub import REPLIES, NoHub
 from sapo_node.cli.main import main
 from sapo_node.learner.hub import HubError
 from sapo_node.learner.push import push
-from sapo_node.rollouts.table import CARD, GROUPS, SWARM
+from sapo_node.rollouts.export import CARD, GROUPS, SWARM
 
 NAME = "somebody/learnt"
 FOREIGN = "another/learnt"

@@ -13,8 +13,7 @@ from sapo_node.app.state import SCHEMA, state_folder
 from sapo_node.cli.main import main
 from sapo_node.groups.book import Book, signed
 from sapo_node.groups.record import Outcome, VerifiedGroup
-from sapo_node.rollouts.export import export
-from sapo_node.rollouts.table import CARD, GROUPS, SWARM, schema
+from sapo_node.rollouts.export import CARD, GROUPS, SWARM, export, schema
 from sapo_node.rollouts.verify import verify
 from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.keys import create_key

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sapo_node.app.config import Config, load_config
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
-from sapo_node.sampling.mix import MAX_EXTERNAL, STEP, UNKNOWN, Auto, Costs, Fixed, Split, ratio_of
+from sapo_node.sampling.mix import MAX_EXTERNAL, STEP, UNKNOWN, Auto, Costs, FixedRatio, Split, ratio_of
 from sapo_node.sampling.weights import PassRates
 from sapo_protocol import Completion, Finish, LocalError
 
@@ -51,7 +51,7 @@ def test_a_node_that_joins_measures_itself_first():
 
 def test_it_looks_at_others_even_while_it_takes_nothing():
     assert Auto(LOCAL, PassRates()).probe > 0
-    assert Fixed(8, 0).probe == 0
+    assert FixedRatio(8, 0).probe == 0
 
 
 def test_what_a_node_generates_is_its_operators_choice():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup
-from sapo_node.training.replay import KEPT, Replay
+from sapo_node.training.round import KEPT, Replay
 
 
 def group(*rewards, prompt="What?"):

@@ -15,8 +15,7 @@ from sapo_node.sampling.external import ExternalSampler
 from sapo_node.storage.counters import Slot
 from sapo_node.storage.database import StateError
 from sapo_node.training.batch_log import stored_batch
-from sapo_node.training.replay import Replay
-from sapo_node.training.round import Rounds
+from sapo_node.training.round import Replay, Rounds
 from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import STRANGERS_SHARE, Fact, Tier

@@ -130,7 +130,7 @@ async def test_a_stand_in_that_is_not_needed_stays_in_the_pool_and_leaves_the_ba
     report = await trainer.train([LOCAL_GROUP], [weighted(0), standing_in(1, of=0)])
     assert external_id(external(1)) not in report.groups
     assert book.offered() == [external(1)]
-    assert set(stored_batch(database, 1).peers) == {local_id(0), external_id(external(0))}
+    assert set(stored_batch(database, 1).members) == {local_id(0), external_id(external(0))}
 
 
 async def test_a_stand_in_that_was_trained_on_leaves_the_pool_and_counts(manifest, book, database):

@@ -115,7 +115,7 @@ class Censorship(Sybils):
         return self.kit.honest if number == 0 else (self.kit.victim, *self.kit.neighbours)
 
     def passes_on(self, author: str) -> bool:
-        """Not the messages of the victim."""
+        """Forward all messages but those of the victim."""
         return author != peer_of(self.kit.victim)
 
 

@@ -73,7 +73,7 @@ class Link:
         await self.write(encode_varint_prefixed(rpc.SerializeToString()))
 
     async def another(self) -> "Link":
-        """One more stream on the same connection."""
+        """Open another stream on the same connection."""
         return Link(self.peer, await self.peer.host.new_stream(self.stream.muxed_conn.peer_id, [PROTOCOL_ID_V11]))
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from sapo_protocol import LocalError, Manifest, pull_protocol, rollouts_topic
 ATTACKERS_FROM = 200
 """The second number of attackers' IP addresses, at least."""
 _HONEST_FROM = 10
-"""That of the first honest node; each has a network of its own."""
+"""The network of the first honest node; each has another one."""
 
 
 class Loopback:

@@ -37,7 +37,7 @@ from sapo_node.cli.commands.options import (
     write_file,
 )
 from sapo_node.cli.doctor import Finding, State, examine
-from sapo_node.cli.probe import Probe, Verdict, advice_of, as_dict, print_probe, probe_model
+from sapo_node.cli.probe import Difficulty, Probe, advice_of, as_dict, print_probe, probe_model
 from sapo_node.cli.setup import begin_state, facts, fitted, look, outlook, rendered, require_learnable
 from sapo_node.cli.terminal import Terminal, say_json
 from sapo_node.groups.messages import Ready
@@ -212,7 +212,7 @@ def _tell(probe: Probe, advice: list[str], *, json_output: bool) -> None:
     """Print the figures of a probe. In JSON they are part of the last line, so here only if `init` ends with them."""
     if not json_output:
         print_probe(Terminal(), probe, advice)
-    elif not probe.of(Verdict.LEARNABLE):
+    elif not probe.of(Difficulty.LEARNABLE):
         say_json({"file": None, "probe": as_dict(probe), "advice": advice})
 
 

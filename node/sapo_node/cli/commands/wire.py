@@ -26,8 +26,8 @@ from sapo_node.cli.commands.options import (
 )
 from sapo_node.cli.terminal import Terminal, say, say_json
 from sapo_node.groups.prompt import task_name
+from sapo_node.rollouts.export import CARD, GROUPS, SWARM
 from sapo_node.rollouts.export import export as export_groups
-from sapo_node.rollouts.table import CARD, GROUPS, SWARM
 from sapo_node.rollouts.verify import MAX_FAILURES, Verification
 from sapo_node.rollouts.verify import verify as verify_groups
 from sapo_node.verification.catalogue import require_catalogue

@@ -2,7 +2,7 @@
 
 A habit is a phrase of up to LONGEST words, a number of two digits or more, a word with capitals as it stands, or more
 blank than one space. `Window` counts the habits of external completions, and `LocalWindow` those of this policy. Both
-hold only the newest texts, and both count when a text comes and when it goes, so that a question reads no text again.
+hold only the newest texts, and both count when a text comes and when it goes, so that a query reads no text again.
 
 `Sources` has one window for each source. A group is counted when it is read: over all peers, over its tier and over its
 peer. Completions that this node trained on are counted once more, in a window of their own. A peer decides what it

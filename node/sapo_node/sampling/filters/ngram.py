@@ -117,7 +117,7 @@ PROMPTS = 12
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
 """Least share of a source's correct completions with a habit: of all, and of those to one task."""
 FOREIGN, STAYS = 4.0, 1.5
-"""How many times the local share the external share must be before a habit is masked, and for it to stay masked: a
+"""Least ratio of the external share to the local one before a habit is masked, and for it to stay masked: a
 habit that begins to take hold here is no less foreign.
 """
 PAYS = 0.1
