@@ -10,7 +10,7 @@ values; the empty text is the empty list.
 
 A relative path in a file begins at the folder of the file, so that the file names the same key, state, manifest and
 model from wherever a command runs. If it began at the working directory, `start` from another folder would make a new
-key: a node that nobody knows, and that has learnt nothing.
+key: a node that no peer knows, and that has learnt nothing.
 """
 
 import difflib

@@ -102,7 +102,7 @@ def _of_model(model: str) -> Recipe:
 
 MAX_ROUND_TOKENS = 2**20
 """Tokens that the completions of one round may have: 16 groups of 16 completions of 4,096 tokens. Their batch fits into
-one value of the database beside the most text of others (DRAWN_BYTES). With `replay` a batch has as much once more, so
+one value of the database beside the most text of peers (DRAWN_BYTES). With `replay` a batch has as much once more, so
 the half is allowed.
 """
 

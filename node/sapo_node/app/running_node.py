@@ -99,7 +99,7 @@ class RunningNode:
         configuration also names a trainer of another program.
         """
         if contributor and config.fed:
-            raise LocalError("feed gives the rounds to a trainer of your own; set feed to off where you contribute")
+            raise LocalError("feed gives the rounds to a trainer of your own; set feed to off if you contribute")
         self._unused = config.unused(contributes=contributor is not None)
         self._config = for_trainer(config) if config.fed else config
         self._key_is_new = key_is_new

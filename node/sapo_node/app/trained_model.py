@@ -42,7 +42,7 @@ _FINGERPRINT = "fingerprint"
 
 
 def remember(database: Database, config: Config, ready: Ready) -> None:
-    """Store the settings of the model that the node trains, with what `auto` stands for, and start over where the
+    """Store the settings of the model that the node trains, with what `auto` stands for, and start over if the
     learner is `ready` to train another policy from its first step. Call this before anything reads what is known of the
     policy.
     """
@@ -111,7 +111,7 @@ def of_checkpoints(config: Config, database: Database, given: Mapping[str, Any])
     """
     remembered: dict[str, Any] = {}
     for stored in database.documents("SELECT settings FROM trained_model"):
-        # The database may be that of a backup which somebody else made.
+        # The database may come from a backup of another person.
         remembered = checked({name: stored[name] for name in _REMEMBERED if name in stored}, "the node's database")
     return config.overridden(remembered).overridden(given)
 

@@ -2,11 +2,11 @@
 
 Each tier has places of its own (PENDING_PLACES), so that strangers never take those of a friend. A rollout takes one
 place for each PLACE_BYTES of its message that it begins, so that the places bound the disk. Inside a tier the lottery
-charges the link. That is the issuer where it is connected, whoever brought its rollout. Else a flood that a
-neighbour forwards would take the turns of what the neighbour brings of others. For an issuer that is not connected, the
-link is the peer that brought its rollout. Keys cost nothing, and a link does. If the bodies of such a rollout came in
-several messages, its link is the peer that brought the last bodies. Else a peer that forwards bare envelopes faster
-than other peers forward whole messages would have their rollouts on its link.
+charges the link. That is the issuer if it is connected, whichever peer brought its rollout. Else a flood that a
+neighbour forwards would take the turns of the other rollouts that the neighbour brings. For an issuer that is not
+connected, the link is the peer that brought its rollout. Keys cost nothing, and a link does. If the bodies of such a
+rollout came in several messages, its link is the peer that brought the last bodies. Else a peer that forwards bare
+envelopes faster than other peers forward whole messages would have their rollouts on its link.
 
 - All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
 - A full tier drops the oldest rollout of the issuer that holds most places on the link that holds most. What the peer
@@ -79,7 +79,7 @@ class _Places:
             self._most -= 1
 
     def fullest(self, rng: random.Random, *, credit: Mapping[str, int] = {}, last: str | None = None) -> str:
-        """A name that holds most beyond its credit, at random among equals. The name `last` only where there is no
+        """A name that holds most beyond its credit, at random among equals. The name `last` only if there is no
         other.
         """
         beyond = {name: self[name] - credit[name] for name in credit if self[name] and name != last}
@@ -103,7 +103,7 @@ class Lottery:
         self.clear()
 
     def clear(self) -> None:
-        """Forget who holds places, and keep credit and links."""
+        """Forget all places, and keep credit and links."""
         self._peers = _Places()
         self._links: defaultdict[str, _Places] = defaultdict(_Places)
         """By tier, the links by which its rollouts came."""

@@ -27,9 +27,9 @@ from sapo_node.groups.prompt import Example, Prompt
 from sapo_protocol.errors import LocalError
 
 MIN_TOKEN_PROB = 1e-3
-"""Least probability of each token before the answer, where this policy writes no less probable ones itself."""
+"""Least probability of each token before the answer, if this policy writes no less probable ones itself."""
 MIN_TEXT_PROB = 1e-9
-"""Least probability of all tokens before the answer together, where this policy writes no less probable texts itself.
+"""Least probability of all tokens before the answer together, if this policy writes no less probable texts itself.
 However a tokenizer cuts a text, a policy gives the text about the same probability."""
 
 
@@ -297,7 +297,7 @@ class TrainReport:
 
     @property
     def external_share(self) -> float | None:
-        """Share of the trained tokens that came from others."""
+        """Share of the trained tokens that came from peers."""
         tokens = self.local_tokens + self.external_tokens
         return self.external_tokens / tokens if tokens else None
 

@@ -96,7 +96,7 @@ def answer_end(completion: str, *, thinks: bool = False) -> int | None:
 
 def task_name(manifest: Manifest, dataset: str, config: Mapping[str, Any]) -> str:
     """Return the name of the task that has this dataset and configuration: the name of the dataset, with a number in
-    the order of the manifest where the manifest has several configurations of the dataset (`chain_sum 2`).
+    the order of the manifest if the manifest has several configurations of the dataset (`chain_sum 2`).
     """
     configs: list[Mapping[str, Any]] = []
     for spec in manifest.tasks:

@@ -1,4 +1,4 @@
-"""Writes the curves of a node to where people keep them: JSON lines, TensorBoard, Trackio or Weights & Biases.
+"""Writes the curves of a node to other programs: JSON lines, TensorBoard, Trackio or Weights & Biases.
 
 One child process of low priority writes to all targets (`python -m sapo_node.observability.curves REQUEST`). It follows
 the node's database and changes nothing in it. So a library that is slow, that hangs or that dies stops no round. A

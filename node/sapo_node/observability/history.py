@@ -265,7 +265,7 @@ class History:
             return [_stored_point(row) for row in rows]
 
     def points_between(self, first: int, last: int) -> list[Point]:
-        """The part of the curve from one round to another, with a point for each round where MAX_POINTS suffice.
+        """The part of the curve from one round to another, with a point for each round if MAX_POINTS suffice.
 
         Of a range of more than MAX_RANGE rounds, and of rounds older than the newest MAX_ROUNDS, it has the points of
         the whole curve alone, also those that lie only in part in the range. Beside single rounds there is no point

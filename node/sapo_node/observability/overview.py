@@ -135,7 +135,7 @@ class Overview:
     own_tokens: int
     """Tokens trained on that this node generated itself."""
     other_tokens: int
-    """Tokens trained on that came from others."""
+    """Tokens trained on that came from peers."""
     exchange: Exchange
     recent: Recent
     answers: list[TaskAnswers]

@@ -89,7 +89,7 @@ class _State:
 class RewardWatch:
     """Raises the alarm when the local reward stays below what the pass rates of the same tasks let expect.
 
-    A reward that falls where no external group was trained on for HARM_ROUNDS rounds is no fault of theirs. An alarm
+    If no external group was trained on for HARM_ROUNDS rounds, a fall of the reward is not the fault of peers. An alarm
     beyond the budget takes no steps back. It halves the strangers' share and the bound of J all the same.
     """
 

@@ -6,13 +6,13 @@ what a group of each kind is worth to this policy now. That is the sum of the gr
 policy's own pass rate.
 
 - Local groups are worth little while the policy is hardly ever or nearly always correct.
-- External correct completions are worth much where the policy fails and little where it succeeds, whatever their
+- External correct completions are worth much if the policy fails at the task and little if it succeeds, whatever their
   senders claim.
 - If external groups are worth as much as local ones, J is as large as allowed. If they are worth less, J is smaller in
   proportion. J is never more than the swarm supplies.
 - A node that is nearly always correct takes hardly any external groups: LITTLE is the least worth of a local group in
   the comparison.
-- J falls in proportion where an external group takes more seconds than a local one: worth counts per second then. A
+- J falls in proportion if an external group takes more seconds than a local one: worth counts per second then. A
   cheap external group does not raise J, because texts of peers can do more harm than to take time.
 """
 
@@ -146,8 +146,8 @@ class Auto(FixedRatio):
         supply: int,
         costs: Costs = UNKNOWN,
     ) -> None:
-        """Take in a round, and find the next J. J never follows from how many groups were drawn: a bound that keeps the
-        draw small would then lower J, and J the bound.
+        """Take in a round, and choose the next J. J never follows from the number of drawn groups: a bound that keeps
+        the draw small would then lower J, and J the bound.
         """
         self._own.add(self._worth(local), len(local))
         if reference:

@@ -8,19 +8,19 @@ that knows the answers can make every group informative:
 - one group: at most LOSS_WEIGHT_LIMIT units, else its weight is scaled down;
 - all strangers together: their share of J units (`alarm.Exposure`), though never less than one group.
 
-A unit is the median of the groups on offer of friends and proven peers, or of all where these offer none, but at least
+A unit is the median of the groups on offer of friends and proven peers, or of all if these offer none, but at least
 the weight of a local group (`LocalWeight`) and at most LOCAL_RANGE times that. A peer is proven after sixteen groups.
 Without these bounds one proven peer could choose the unit: with one light group it would make those of all strangers
 look too heavy.
 
 All drawn groups and their stand-ins have at most DRAWN_BYTES of text.
 
-Places that stay empty stay empty: in a swarm of malicious peers a node learns as it would alone.
+No group fills a place that stays empty: in a swarm of malicious peers a node learns as it would alone.
 
-Two filters need the policy's probabilities, so the learner applies them after the draw. A drawn group of which they
-leave nothing would take the place of another. So each may have a stand-in, of another peer on the same side of the
-strangers' share: the learner trains on it if nothing of the drawn group is left. Else the stand-in waits for another
-round. A peer of which filters reject much takes part in fewer draws (`constants.Acceptance`).
+Two filters need the policy's probabilities, so the learner applies them after the draw. If they leave nothing of a
+drawn group, it would take the place of another one. So each may have a stand-in, of another peer on the same side of
+the strangers' share: the learner trains on it if nothing of the drawn group is left. Else the stand-in waits for
+another round. A peer of which filters reject much takes part in fewer draws (`constants.Acceptance`).
 """
 
 import random
@@ -206,7 +206,7 @@ class Sampler:
 
     def _unit(self, groups: Sequence[VerifiedGroup], weights: Mapping[GroupKey, float]) -> float:
         """Return the unit of all loss weights, given the weight of each group. Strangers have no part in it if
-        others offer groups: many light groups would make all others look too heavy, and many long ones too light.
+        other peers offer groups: many light groups would make all others look too heavy, and many long ones too light.
         """
         known = [group for group in groups if self._ledger.tier(group.peer) is not Tier.STRANGER]
         unit = median(weights[group.key] for group in known or groups)
@@ -240,7 +240,7 @@ class Sampler:
         informative, and would else be drawn more often than an honest peer.
         """
         siblings = Counter(group.rollout for group in groups)
-        # The logarithm of the usual key u ** (1 / weight): where the weight is small, every such key would be 0.
+        # The logarithm of the usual key u ** (1 / weight): if the weight is small, every such key would be 0.
         keyed = [
             (log(self._rng.random() or _LEAST_RANDOM) * siblings[group.rollout] / self._preference(group, epoch), group)
             for group in groups

@@ -324,7 +324,7 @@ class LocalWindow:
 
     def gain(self, habit: Habit) -> float:
         """By how much more often local completions that give an answer are correct if they show the habit, at most 1; 0
-        where none of them shows it.
+        if none of them shows it.
         """
         answered = sum(answers.answered(habit) for _, answers in self._groups)
         return sum(answers.gain(habit) for _, answers in self._groups) / answered if answered else 0.0

@@ -76,7 +76,7 @@ class _Lengths:
     def __init__(self) -> None:
         self._own: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=KEPT))
         self.longest: dict[str, int] = {}
-        """QUANTILE of them, by task, where enough are known."""
+        """QUANTILE of them, by task, if enough are known."""
 
     def add(self, dataset: str, lengths: Iterable[int]) -> None:
         own = self._own[dataset]

@@ -3,7 +3,7 @@
 The learner applies this filter, because it knows the probabilities. This part says which ones are too low. This policy
 would hardly write a text with a token below MIN_TOKEN_PROB, or one that as a whole is below MIN_TEXT_PROB. But a policy
 that samples long texts from its whole vocabulary writes such texts itself. Then the bounds are lower: else the node
-could learn from nobody.
+could learn from no peer.
 """
 
 from collections import defaultdict, deque
@@ -42,8 +42,8 @@ class MinTokenProbFilter(Filter):
         """The log-probability of the least probable token of each, and that of the whole completion."""
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
-        """Take in the local completions of a round. Where their probabilities are not known, they do not count. Nor do
-        they where a foreign trainer wrote on behind the answer: the bounds are those of the text before it.
+        """Take in the local completions of a round. Completions without known probabilities do not count, nor
+        those with text behind the answer, as a foreign trainer may write: the bounds hold for the text before it.
         """
         for group in local:
             correct = (each for each, reward in zip(group.completions, group.rewards, strict=True) if reward)

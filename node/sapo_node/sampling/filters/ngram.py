@@ -269,9 +269,9 @@ class NgramFilter(Filter):
         self._sources.train(sent, self._counted(shares_of(sent.texts)))
 
     def _counted(self, shares: Counter[Habit]) -> Counter[Habit]:
-        """The habits of a prompt that count, where it shows more than HABITS. Those that can be judged come first, at
-        most JUDGED_HABITS: of these the ones that are least like local completions. Only where they are fewer than
-        HABITS, those that most of its completions show come after them.
+        """Return the habits of a prompt that count, if it shows more than HABITS. First come habits that can be judged,
+        at most JUDGED_HABITS: those that are least like local completions. If they are fewer than HABITS, the habits
+        that most of its completions show follow.
         """
         if len(shares) <= HABITS:
             return shares
@@ -292,7 +292,7 @@ class NgramFilter(Filter):
         """Return the common habits of this policy that the peer of a group shows about as often as this policy, in all
         tasks and in that of the group. Such a peer alone would not keep the habits masked.
 
-        A habit that is rare here is left to nobody: keys that sent clean texts for long could show it all at once.
+        A rare habit of this policy stays masked for all: keys that sent clean texts for long could show it all at once.
         """
         source = self._sources.of_peer.get(group.peer)
         if source is None:
