@@ -290,7 +290,8 @@ async def test_no_group_is_trained_on_twice(fast, autojump_clock):
     hub = MemoryHub(quality=LinkQuality(loss=0.1))
     peers = [Peer(number, fast, hub, filters=()) for number in range(1, 4)]
     await play(peers, 90)
-    trained = [group.id for _, groups in peers[0].policy.trained for group in groups if group.source == "external"]
+    placed = [group for request in peers[0].policy.requests for group in request.placed]
+    trained = [group.id for group in placed if group.source == "external"]
     assert len(trained) == sum(peers[0].external) > 50
     assert len(set(trained)) == len(trained)
 
