@@ -45,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """The fork servers are waited for, so that their time counts as that of the tests."""
+    """End the fork servers and wait for them, so that their CPU time counts as that of the tests."""
     processes = sys.modules.get("processes")
     if processes and processes.fork_servers.cache_info().currsize:
         processes.fork_servers().end()

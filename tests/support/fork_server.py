@@ -31,7 +31,7 @@ MODULES = {
     ),
     "learner": ("sapo_node.learner.service", "sapo_node.learner.push", "transformers.generation"),
 }
-"""What most processes of a kind import."""
+"""Modules that most processes of a kind import."""
 LOST_OUTPUT = 120
 """Exit code of an interpreter that could not write its last output."""
 PACKAGES = {"commands": ("sapo_node.cli.commands", "sapo_adversary.cli"), "learner": ()}

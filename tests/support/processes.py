@@ -63,7 +63,7 @@ class ForkServers:
 
 @cache
 def fork_servers():
-    """Those of this test run. They end with it; `conftest.py` ends them before, and waits for them."""
+    """The fork servers of this test run. They end with it: `conftest.py` ends them and waits for them."""
     return ForkServers()
 
 
