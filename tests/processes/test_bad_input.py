@@ -46,6 +46,7 @@ class Tour:
         self._folder = folder
         self._command = command
         self._names = names
+        self._before = self._files()
 
     def filled(self, text):
         """A text of the tables with the names of this tour in it."""
@@ -57,12 +58,12 @@ class Tour:
         """Run a command beside a folder `new` with an empty one in it, and hold it to what all of them must keep."""
         shutil.rmtree(self._folder / "new", ignore_errors=True)
         (self._folder / "new" / "own").mkdir(parents=True)
-        before = self._files()
         done = self._command(program, *shlex.split(self.filled(command)), memory=MEMORY)
         said = done.stdout + done.stderr
         assert "Traceback" not in said, said
         assert not [letter for letter in said if turns_or_hides(letter)], ascii(said)
-        after = self._files()
+        before, after = self._before, self._files()
+        self._before = {path: status for path, status in after.items() if not path.startswith("new/")}
         assert {path: after.get(path) for path in before} == before, "files that were there are as they were"
         assert not [path for path in after.keys() - before.keys() if not path.startswith("new/own/")], "nothing is left"
         return done

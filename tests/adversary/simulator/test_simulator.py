@@ -63,7 +63,6 @@ def test_nodes_train_on_each_other(record):
     assert any(sum(node["rounds"]["external"]) for node in record["nodes"])
 
 
-@pytest.mark.slow
 def test_arms_of_one_seed_answer_the_same_questions_alike_in_their_first_round():
     alone = simulate(replace(SMALL, nodes=(NodeSpec(count=2, local=2, external=0),), seconds=10))
     shared = simulate(replace(SMALL, seconds=10))
@@ -134,9 +133,9 @@ def test_questions_of_a_measurement_that_is_not_made_may_be_none():
     assert replace(SMALL, examine_questions=0).heldout_prompts == 1
 
 
-@pytest.mark.slow
 def test_attackers_that_leave_at_once_send_no_more():
-    acted = [refused(attacked("forgery", honest=2, seconds=16.0, leaves=leaves), "signature") for leaves in (0.0, None)]
+    small = {"honest": 2, "seconds": 12.0}
+    acted = [refused(attacked("forgery", leaves=leaves, **small), "signature") for leaves in (0.0, None)]
     assert acted[0] < acted[1] / 4
 
 
