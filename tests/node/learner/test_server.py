@@ -181,7 +181,7 @@ def test_a_server_samples_with_the_weights_of_now_after_each_step(owner, lora, t
 @pytest.mark.parametrize(("dtype", "told"), [("auto", "it samples with vLLM"), ("float32", "the same --dtype")])
 def test_a_server_that_computes_in_16_bits_needs_a_node_that_may_do_so(dtype, told, tmp_path):
     with InferenceServer(POLICY_DIR, dtype=torch.bfloat16) as server:
-        generated = Node(tmp_path, server.url, dtype=dtype).generate()
+        generated = Node(tmp_path, server.url, dtype=dtype).generate(max_tokens=FEW_TOKENS)
     assert told in generated.notice
 
 
@@ -730,14 +730,14 @@ def test_a_server_that_is_away_is_noticed_once_and_used_again_when_it_is_back(tm
     away = False
     with InferenceServer(POLICY_DIR, spoil=lambda path, reply: 503 if away and path != "/health" else reply) as server:
         node = Node(tmp_path, server.url)
-        assert "it samples with vLLM" in node.generate().notice
+        assert "it samples with vLLM" in node.generate(max_tokens=FEW_TOKENS).notice
         away = True
-        assert "refuses /v1/completions (503: refused)" in node.generate().notice
-        again = node.generate()
+        assert "refuses /v1/completions (503: refused)" in node.generate(max_tokens=FEW_TOKENS).notice
+        again = node.generate(max_tokens=FEW_TOKENS)
         assert again.notice is None
         assert "(503" in again.failure
         away = False
-        assert "it samples with vLLM" in node.generate().notice
+        assert "it samples with vLLM" in node.generate(max_tokens=FEW_TOKENS).notice
         assert len(server.adapters) == 1
 
 
@@ -766,10 +766,10 @@ def test_each_reason_for_which_the_node_samples_is_told_once(recorded):
 
 def test_a_server_that_comes_back_with_a_lower_rank_of_adapters_is_told_with_its_whole_sentence(server, tmp_path):
     node = Node(tmp_path, server.url)
-    assert "it samples with" in node.generate().notice
+    assert "it samples with" in node.generate(max_tokens=FEW_TOKENS).notice
     server.restart()
     server.max_rank = 2
-    notice = node.generate().notice
+    notice = node.generate(max_tokens=FEW_TOKENS).notice
     assert "(500: Call to add_lora method failed: LoRA rank 4 is greater than max_lora_rank 2.)" in notice
     assert "vLLM needs --enable-lora, --max-lora-rank 4 or more" in notice
 
@@ -809,10 +809,10 @@ def test_after_steps_were_taken_back_the_server_gets_the_weights_of_the_restored
 
 
 def test_a_learner_that_starts_again_removes_the_adapters_of_the_one_before(server, tmp_path):
-    Node(tmp_path, server.url).generate()
+    Node(tmp_path, server.url).generate(max_tokens=FEW_TOKENS)
     [old] = server.adapters
-    Node(tmp_path / "another", server.url).generate()
-    Node(tmp_path, server.url).generate()
+    Node(tmp_path / "another", server.url).generate(max_tokens=FEW_TOKENS)
+    Node(tmp_path, server.url).generate(max_tokens=FEW_TOKENS)
     assert old not in server.adapters
     assert len(server.adapters) == 2
 
