@@ -27,7 +27,7 @@ from sapo_node.processes.launch import die_with_parent
 MODULES = {
     "commands": (
         *("sapo_node.cli.main", "sapo_adversary.cli.main", "sapo_node.app.running_node", "sapo_node.net.libp2p"),
-        *("sapo_node.feed.server", "sapo_node.observability.curves", "sapo_node.verification.sandbox.client"),
+        *("sapo_node.feed.server", "sapo_node.observability.curves", "sapo_node.verification.sandbox.sandbox"),
     ),
     "learner": ("sapo_node.learner.service", "sapo_node.learner.push", "transformers.generation"),
 }

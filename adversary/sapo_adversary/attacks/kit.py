@@ -35,6 +35,11 @@ Layer = Literal["wire", "identity", "gossip", "reward", "training", "trust", "re
 Topic = Literal["rollouts", "evidence"]
 
 
+def peer_of(address: str) -> str:
+    """The peer id at the end of an address."""
+    return address.rpartition("/")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """One Ed25519 key of an attacker."""

@@ -372,7 +372,7 @@ async def one_peer_fills_the_inbox(undefended):
     node = validator(undefended)
     for counter in range(constants.PENDING_PER_PEER + 5):
         await node.verdict(message(counter=counter))
-    return len(node.book) > constants.PENDING_PER_PEER
+    return node.book.waiting > constants.PENDING_PER_PEER
 
 
 async def untrusted_advances_as_it_likes(undefended):

@@ -155,6 +155,6 @@ def test_each_table_is_of_the_policy_or_of_what_outlives_it(database):
         "anchors",
         "known_peers",
     }
-    of_peers = {"decisions", "evidence", "forgotten", "arrived", "ledger", "lists", "offences", "pardons", "seen"}
+    of_peers = {"decisions", "evidence", "forgotten", "arrived", "ledger", "offences", "pardons", "seen"}
     of_node = {"answers", "counts", "fetched", "groups", "refusals", "session", "settled", "trained_model"}
     assert tables - set(OF_POLICY) == of_key | of_peers | of_node

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from sapo_adversary.attacks.gossip.kit import BEAT_SECONDS, GossipKit, SilentSybils, Sybils, peer_of
+from sapo_adversary.attacks.gossip.kit import BEAT_SECONDS, GossipKit, SilentSybils, Sybils
+from sapo_adversary.attacks.kit import peer_of
 
 if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link

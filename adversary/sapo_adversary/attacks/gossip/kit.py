@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import trio
 
-from sapo_adversary.attacks.kit import Layer, Threat
+from sapo_adversary.attacks.kit import Layer, Threat, peer_of
 from sapo_protocol import Manifest
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 def nowhere(rng: random.Random) -> str:
     """An address of this machine at which no host listens."""
     return f"/ip4/127.90.{rng.randrange(256)}.{rng.randrange(1, 255)}/tcp/{rng.randrange(20_000, 30_000)}"
-
-
-def peer_of(address: str) -> str:
-    """The peer id at the end of an address."""
-    return address.rpartition("/")[2]
 
 
 class GossipKit:

@@ -22,7 +22,7 @@ from libp2p.utils import encode_varint_prefixed
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 from multiaddr import Multiaddr
 
-from sapo_adversary.attacks.gossip.kit import peer_of
+from sapo_adversary.attacks.kit import peer_of
 
 # libp2p logs each failed dial as an error, and attackers fail often.
 logging.getLogger("libp2p").addHandler(logging.NullHandler())
