@@ -135,7 +135,8 @@ async def test_no_bomb_ever_reaches_the_library(name, options, monkeypatch):
         verdict = await node.verdict(message)
         if verdict is Verdict.ACCEPT:
             verifier = KeepsZeroAdvantage(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger)
-            assert await verifier.verify(node.book.draw(node.ledger.tier(author.peer))) == []
+            found = await verifier.verify(node.book.draw(node.ledger.tier(author.peer)))
+            assert set(found.values()) == {Unusable.MALFORMED_BODY}
             assert verifier.unusable == {Unusable.MALFORMED_BODY: band.groups}
         else:
             assert set(node.refused()) <= {Layer.HEADER, Layer.SIZE}

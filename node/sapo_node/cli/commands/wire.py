@@ -72,9 +72,10 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
 @option("--evidence", "is_evidence", is_flag=True, help="FILE is evidence of equivocation.")
 @as_json
 def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> None:
-    """Check the rollout message in FILE: its signature, its tasks, which are rebuilt, and each of its rewards.
+    """Check the rollout message in FILE.
 
-    The exit code is 0 if every check passes, else 1.
+    The command checks the signature, rebuilds each task, and computes each reward. The exit code is 0 if every check
+    passes, else 1.
     """
     if is_evidence:
         evidence = read_bounded(file, limits.MAX_EVIDENCE_BYTES, "evidence")
