@@ -18,9 +18,8 @@ from sapo_adversary.attacks.gossip.kit import (
     SilentSybils,
     Sybils,
     nowhere,
-    peer_of,
 )
-from sapo_adversary.attacks.kit import Key, Kit, Solution
+from sapo_adversary.attacks.kit import Key, Kit, Solution, peer_of
 from sapo_protocol import Assignment, PeerAddress, PeersRequest, decode_request, encode_listing, encode_peers
 from sapo_protocol.limits import MAX_PX_PEERS
 
