@@ -54,7 +54,7 @@ def loaded(tmp_path_factory):
     config.write_text(sapo_adversary_says("load-keys", "--users", 4, "--keys-from", "test"))
     with RunningProcess(folder / "node", "--no-train", "--swarm", swarm, "--config", config) as node:
         target = node.until_event("started")["addresses"][0]
-        mix = ("-u", 4, "-r", 4, "-t", "8s", "--per-second", 4, "--bad-share", 0.3, "--message-bytes", 4096)
+        mix = ("-u", 4, "-r", 4, "-t", "14s", "--per-second", 4, "--bad-share", 0.3, "--message-bytes", 4096)
         done = locust(target, folder, "--swarm", swarm, "--keys-from", "test", *mix)
     return folder, done
 

@@ -14,7 +14,6 @@ from pathlib import Path
 SERVERS = {
     "sapo_node.learner": "learner",
     "sapo_node.learner.export": "learner",
-    "sapo_node.observability.curves": "commands",
 }
 
 

@@ -34,7 +34,7 @@ from sapo_node.processes.extras import command_for
 from sapo_node.storage.database import Database
 from sapo_protocol import LocalError
 
-STOP_SECONDS = 10.0
+STOP_SECONDS = 5.0
 """Seconds that the targets have to write the last points when the node stops."""
 COMPLETIONS_EVERY = 10
 """Rounds from one table of completions to the next. The first round has one, too."""
