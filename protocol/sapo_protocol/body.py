@@ -12,7 +12,7 @@ from .manifest import Manifest
 
 
 class Finish(StrEnum):
-    """Why a completion ends: the model stopped, or a limit cut the text."""
+    """The end of a completion: the model stopped, or a limit cut the text."""
 
     STOP = "stop"
     LENGTH = "length"

@@ -15,7 +15,7 @@ def epoch_start(manifest: Manifest, epoch: int) -> float:
 
 
 def in_window(manifest: Manifest, epoch: int, now: float) -> bool:
-    """Whether a receiver accepts `epoch` at `now`: the current epoch, or the one before.
+    """Return whether a receiver accepts `epoch` at `now`: the current epoch, or the one before.
 
     It accepts the next epoch from CLOCK_SKEW_SECONDS before that epoch begins.
     """

@@ -30,7 +30,7 @@ class GroupHeader:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the issuer signs for one round."""
+    """The values that the issuer signs for one round."""
 
     epoch: int
     counter: int
@@ -88,7 +88,7 @@ def _group_form(completions: int) -> re.Pattern[bytes]:
 
 @functools.cache
 def _form(completions: int) -> re.Pattern[bytes]:
-    """What follows the map's head and `x`: epoch, groups, counter."""
+    """The bytes after the head of the map and `x`: epoch, groups, counter."""
     groups = _group_pattern(completions).replace(b"(", b"(?:")
     return re.compile(
         rb"\x65epoch" + _NUMBER + rb"\x66groups([\x81-\x90])((?:" + groups + rb")+)\x67counter" + _NUMBER, re.DOTALL

@@ -13,7 +13,7 @@ SIGNATURE_BYTES = 64
 
 
 def verify_signature(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether `signature` (64 bytes) of `message` under `public_key` (32 bytes) is accepted. Never raises."""
+    """Return whether `signature` (64 bytes) of `message` under `public_key` (32 bytes) is accepted. Never raises."""
     if len(public_key) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
     try:

@@ -11,7 +11,7 @@ SHARD_DOMAIN = "sapo/shard/1"
 
 
 class Topic(StrEnum):
-    """What a topic carries."""
+    """The kind of messages of a topic."""
 
     ROLLOUTS = "rollouts"
     EVIDENCE = "evidence"
@@ -59,7 +59,7 @@ def pull_protocol(manifest: Manifest) -> str:
 
 
 def carried_by(topic: str, manifest: Manifest) -> Topic:
-    """What a topic of this swarm carries. Raises RemoteError (topic) for any other name."""
+    """Return the kind of messages of a topic of this swarm. Raises RemoteError (topic) for any other name."""
     if topic == evidence_topic(manifest):
         return Topic.EVIDENCE
     if topic in rollouts_topics(manifest):

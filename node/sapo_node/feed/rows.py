@@ -52,7 +52,7 @@ class Row:
     """With the weight of the group."""
     reward: float
     refused: Refusal | None = None
-    """Why nothing of it can be trained on."""
+    """The reason for which no token of it can be trained on."""
     logprobs: tuple[float, ...] = ()
     """The log-probabilities with which this trainer sampled the tokens, if it sent them."""
 
@@ -148,7 +148,7 @@ class _Reader:
     end: int
     """The id of the token that ends an answer."""
     lead: Lead
-    """What is read before the text of a peer's completion."""
+    """The tokens that the model reads before the text of a peer's completion."""
     max_tokens: int
     context: int | None
     logprobs: LogProbs | None

@@ -63,7 +63,7 @@ class MessageStore:
         return kept.held() if kept else None
 
     def is_signed_by(self, issuer: bytes, envelope_id: bytes) -> bool:
-        """Whether an envelope is here and this issuer signed it."""
+        """Return whether an envelope is here and this issuer signed it."""
         kept = self._kept.get(envelope_id)
         return kept is not None and kept.issuer == issuer
 

@@ -97,7 +97,7 @@ class ReplayWindow:
         self._forgotten: int | None = row[0] if row else None
 
     def is_open(self, epoch: int, now: float) -> bool:
-        """Whether the validator may accept an envelope of an epoch: TIME-2 allows it, and this node remembers it."""
+        """Return whether the validator may accept an epoch: TIME-2 allows it, and this node remembers its envelopes."""
         return in_window(self._manifest, epoch, now) and self.remembers(epoch)
 
     def received(self, envelope_id: bytes) -> int | None:
@@ -143,7 +143,7 @@ class ReplayWindow:
         self._forgotten = min(self._forgotten, epoch + 2) if self._forgotten is not None else None
 
     def remembers(self, epoch: int) -> bool:
-        """Whether the accepted envelopes of an epoch are still known."""
+        """Return whether the accepted envelopes of an epoch are still known."""
         return self._forgotten is None or epoch >= self._forgotten
 
 

@@ -16,7 +16,7 @@ from sapo_node.learner.batch import MicroBatch, Row
 
 
 def is_too_long(row: Row) -> bool:
-    """Whether a correct completion has more tokens than its bounds allow. The end that is taught is none of them."""
+    """Return whether a correct completion has more tokens than its bounds allow, without the end that is taught."""
     most = row.bounds.tokens
     return most is not None and row.advantage > 0 and len(row.completion) - row.has_end > most
 

@@ -89,7 +89,7 @@ class PeerConnected:
 class PeerGone:
     peer_id: str
     why: str = ""
-    """Why this node closed the connection. Empty if the peer or the network did."""
+    """The reason for which this node closed the connection. Empty if the peer or the network closed it."""
 
     def __str__(self) -> str:
         return f"lost {self.peer_id}" + (f": this node closed the connection, because {self.why}" if self.why else "")

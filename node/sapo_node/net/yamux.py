@@ -105,7 +105,7 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
         self._reads = reads
         self._opened = opened
         self.why_closed = ""
-        """Why this node closed the connection. Empty if it did not."""
+        """The reason for which this node closed the connection. Empty if it did not."""
         self._heard = False
         self._dead = False
         self._take = secured_conn.read

@@ -182,7 +182,7 @@ def _reason(why: str) -> list[str]:
 
 
 def peer(database: Database, name: str, manifest: Manifest) -> Told:
-    """Why a peer of the swarm has its state. `name` is the beginning or the end of its id.
+    """Explain the state of a peer of the swarm. `name` is the beginning or the end of its id.
 
     Raises LocalError if no known peer has it, or several have.
     """

@@ -125,7 +125,7 @@ it; a sender that floods has used up only its own."""
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is held for and against one peer."""
+    """The weights for and against one peer."""
 
     good: float = 0.0
     bad: float = 0.0

@@ -31,7 +31,7 @@ class EquivocationHandler:
         self._broadcast.clear()
 
     def hears(self, issuer: bytes) -> bool:
-        """Whether to check evidence against this issuer: it is not banned yet, and the budget is not spent."""
+        """Return whether the node checks evidence against this issuer: it is not banned, and budget is left."""
         peer = peer_id(issuer)
         if self._ledger.banned_by_evidence(peer) is not None:
             return False

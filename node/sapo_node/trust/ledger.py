@@ -74,7 +74,7 @@ class Account:
 
     @property
     def named(self) -> bool:
-        """Whether the operator decided `state`."""
+        """True if the operator decided `state`."""
         return self.decision is not None
 
     @property
@@ -99,7 +99,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a peer has its state: who decided it, for what, since when and until when."""
+    """The cause of the state of a peer: who decided it, for what, since when and until when."""
 
     source: str
     """COMMAND, CONFIG or EVIDENCE."""
@@ -211,7 +211,7 @@ class Ledger:
         return [peer for peer, decision in self._decisions.items() if decision.state is PeerState.BANNED]
 
     def admits(self, peer: str) -> bool:
-        """Whether the node exchanges messages with the peer: it is not banned."""
+        """Return whether the node exchanges messages with the peer: it is not banned."""
         return self.state(peer) is not PeerState.BANNED
 
     def report(self, peer: str, fact: Fact) -> Account:
@@ -344,12 +344,12 @@ def account_of(database: Database, peer: str) -> Account:
 
 
 def has_equivocated(database: Database, peer: str) -> bool:
-    """Whether there is evidence that the peer signed two contents for one round."""
+    """True if there is evidence that the peer signed two contents for one round."""
     return database.row("SELECT 1 FROM evidence WHERE peer = ?", peer) is not None
 
 
 def cause_of(database: Database, account: Account, begins: Callable[[int], float] | None) -> Cause:
-    """Why a peer has its state. `begins` gives the Unix time at which an epoch begins; without it times are None."""
+    """Return the cause of the state of a peer. `begins` gives the Unix time of an epoch; without it, times are None."""
     decision = account.decision
     if decision and decision.source != EVIDENCE:
         return Cause(decision.source, decision.why, decision.since or None, None)
@@ -372,7 +372,7 @@ def offences_of(database: Database, peer: str) -> list[Offence]:
 
 
 def states(database: Database) -> dict[str, int]:
-    """How many peers are known, by state."""
+    """The number of known peers, by state."""
     known: Counter[PeerState] = Counter()
     for state, count in database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing"):
         known[PeerState(state)] += count

@@ -70,7 +70,7 @@ class Verifier:
         self.unusable: Counter[str] = Counter()
 
     async def verify(self, rollout: Rollout, *, known: Collection[int] = ()) -> dict[int, Finding]:
-        """What was found of each group of one rollout, by k. One batch in the sandbox, of this peer alone.
+        """Return the finding about each group of one rollout, by k. One batch in the sandbox holds this peer alone.
 
         Nothing is said of a group whose body is missing if it is `known`.
         """
@@ -109,7 +109,7 @@ class Verifier:
         self._ledger.report(issuer, fact)
 
     def _is_without_advantage(self, rewards: Sequence[bool]) -> bool:
-        """Whether rewards, claimed or computed, leave nothing to learn from the group."""
+        """Return whether all rewards, claimed or computed, are equal: the group has zero advantage."""
         return len(set(rewards)) == 1
 
     def _audits(self) -> bool:
@@ -117,7 +117,7 @@ class Verifier:
         return self._rng.random() < constants.AUDIT_RATE
 
     def _finding(self, rollout: Rollout, k: int, body: Body, request: ScoreRequest, scored: Scored | None) -> Finding:
-        """What the comparison shows of a group; offences and verified groups are reported to the ledger."""
+        """Return the verified group, or why it is unusable. Reports offences and verified groups to the ledger."""
         header, peer = rollout.header, peer_id(rollout.opened.issuer)
         reason = compare(header.groups[k], scored)
         if reason is Unusable.FALSE_CLAIM:

@@ -80,7 +80,7 @@ class Reply:
     tokens: Sequence[Any]
     logprobs: Sequence[Any]
     finish: Any
-    """Why the completion ended, in a word: `stop`, `length`, `abort`."""
+    """The reason for the end of the completion: `stop`, `length`, `abort`."""
 
 
 @dataclass(frozen=True, slots=True)
