@@ -112,13 +112,18 @@ def verifier_of(undefended, node):
     return parts.verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, wire=parts.wire)
 
 
+def verified(found):
+    """The verified groups among the findings about a rollout."""
+    return [finding for finding in found.values() if isinstance(finding, VerifiedGroup)]
+
+
 async def takes(undefended, data, author=AUTHOR):
     """Whether any group of a message comes to the book."""
     node = validator(undefended, trusted=(author.peer,))
     await node.verdict(data)
     rollout = node.book.draw(node.ledger.tier(author.peer))
     verifier = verifier_of(undefended, node)
-    return rollout is not None and bool(await verifier.verify(rollout))
+    return rollout is not None and bool(verified(await verifier.verify(rollout)))
 
 
 # Training: which filters the nodes of a simulation have.
@@ -206,7 +211,7 @@ def hasty_groups():
     [packet] = attack.act(AUTHOR, EPOCH)
     rollout = open_message(packet.data, MANIFEST)
     verifier = verifier_of(Undefended(), validator(Undefended()))
-    groups = trio.run(verifier.verify, rollout)
+    groups = verified(trio.run(verifier.verify, rollout))
     return tuple(from_external(WeightedGroup(each, 1.0, advantages(each.rewards))) for each in groups)
 
 
@@ -341,7 +346,7 @@ async def crowded_link_has_most_turns(undefended):
     for _ in range(100):
         drawn = node.book.draw(Tier.STRANGER)
         link = links[peer_id(drawn.opened.issuer)]
-        node.book.put(drawn, link=link, tier=Tier.STRANGER)
+        node.book.arrive(drawn, link=link, tier=Tier.STRANGER)
         turns[link] += 1
     return turns["alone"] < 25
 
