@@ -13,8 +13,6 @@ from .cbor import Value, decode, encode, end_of_item
 from .errors import Layer, RemoteError
 from .manifest import Manifest
 
-DIGEST_BYTES = 32
-
 
 @dataclass(frozen=True, slots=True)
 class GroupHeader:

@@ -59,9 +59,6 @@ CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
 CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL) STRICT;
 """
 
-OnRefused = Callable[[str, Sealed | None, str], None]
-"""`on_refused(sender, envelope, why)`; the envelope is None if the message has none that parses."""
-
 
 class Ignored(StrEnum):
     """The reasons of IGNORE and BUSY."""

@@ -143,8 +143,9 @@ class BatchLog:
     @property
     def restarts(self) -> frozenset[int]:
         """The steps of the best weights that a replay of the stored batches starts from."""
-        restarts = (batch.request.restart for batch in self.batches())
-        return frozenset(step for step in restarts if step is not None)
+        batches = self._database.documents("SELECT batch FROM batches")
+        with self._database.decoding():
+            return frozenset(batch["restart"] for batch in batches if batch["restart"] is not None)
 
     def stored_after(self, step: int) -> int:
         """Return the number of stored batches after a step."""
@@ -188,22 +189,23 @@ class BatchLog:
         usable = [step for step in known if self.stored_after(step) == end - step]
         return max((step for step in usable if step < first), default=min(usable, default=None))
 
-    def numbers(self, accused: Accused) -> list[int]:
-        """The numbers of accused groups in the book."""
-        return [batch.members[name].number for batch in self.batches() for name in batch.accused(accused)]
-
-    def leave_out(self, accused: Accused, *, restored: int) -> None:
+    def leave_out(self, accused: Accused, *, restored: int) -> list[int]:
         """Remove accused groups from the batches after a step that was restored, and what these batches counted. A
         replay does not start from best weights of later steps, which may hold the accused groups.
+
+        Returns the numbers of the accused groups in the book.
         """
+        numbers: list[int] = []
         with self._database.transaction():
             for batch in self.batches():
+                numbers += [batch.members[name].number for name in batch.accused(accused)]
                 kept = batch.without(accused)
                 if (batch.request.restart or 0) > restored:
                     kept = kept.without_restart()
                 if len(kept.members) < len(batch.members) or kept.request.restart != batch.request.restart:
                     self.store(kept)
             self._uncount(restored)
+        return numbers
 
     def count(self, batch: StoredBatch, report: TrainReport) -> None:
         """Count the groups and tokens of a trained batch, once per step however often it is replayed."""

@@ -203,8 +203,7 @@ class Trainer:
                 self._log.checkpoints_lost(taken.restored, taken.restored)
                 logger.warning("%s", self._take_backs.failed(taken, failure))
             else:
-                numbers = self._log.numbers(accused)
-                self._log.leave_out(accused, restored=taken.restored)
+                numbers = self._log.leave_out(accused, restored=taken.restored)
                 self.health.forget_after(taken.restored)
                 self._take_backs.restored(taken)
                 self._book.take_back(numbers, taken.why, counted=TAKEN_BACK)

@@ -30,9 +30,6 @@ from sapo_protocol import (
     peer_id,
 )
 
-KEPT_ENVELOPES = 4_096
-"""Most envelopes whose noted groups the verifier remembers."""
-
 logger = logging.getLogger(__name__)
 
 
