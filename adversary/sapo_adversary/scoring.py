@@ -17,8 +17,8 @@ from functools import partial
 
 from sapo_adversary.attacks.kit import Solution
 from sapo_adversary.seed_texts import STEPS, careful
+from sapo_node.tasks import Task, build_task, score, task_digest, worked_example
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
-from sapo_node.verification.tasks import Task, build_task, score, task_digest, worked_example
 from sapo_protocol import Assignment
 
 REMEMBERED = 50_000
@@ -56,7 +56,7 @@ class SharedScorer:
         known = self._task(request, self._scored, self._solved)
         for text in request.completions:
             if text not in known.rewards:
-                known.rewards[text] = score(request.dataset, known.task, text)
+                known.rewards[text] = bool(score(known.task, text))
         rewards = tuple(known.rewards[text] for text in request.completions)
         example = worked_example(known.task) if request.example else ""
         return Scored(known.task.prompt, known.digest, rewards, example)
@@ -70,7 +70,7 @@ class SharedScorer:
 
     def is_right(self, prompt: str, text: str) -> bool:
         """Return whether a text answers a prompt whose task is kept."""
-        return score(self.tasks[prompt].dataset, self.tasks[prompt], text)
+        return bool(score(self.tasks[prompt], text))
 
     def _task(
         self, request: ScoreRequest, among: OrderedDict[_Key, _Known], others: OrderedDict[_Key, _Known]

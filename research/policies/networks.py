@@ -22,7 +22,7 @@ from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.encoding import QUESTION_ALONE
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.model import load
-from sapo_node.verification.tasks import Task
+from sapo_node.tasks import Task
 
 LAST_LINE_TEMPLATE = QUESTION_ALONE + "{{ (messages[-1]['content'] | trim).split('\\n')[-1] + '\\n' }}"
 

@@ -13,7 +13,7 @@ from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.verification.tasks import Task, build_task, score
+from sapo_node.tasks import Task, build_task, score
 from sapo_protocol import ASSIGNED_SEEDS, TaskSpec
 
 GROUPS = 8
@@ -51,7 +51,7 @@ def pass_rate(
     groups = generate(policy, request, MAX_BYTES, opening=opening)
     right: dict[str, list[bool]] = {}
     for task, [completion] in zip(tasks, groups, strict=True):
-        right.setdefault(task.dataset, []).append(score(task.dataset, task, completion.text))
+        right.setdefault(task.dataset, []).append(bool(score(task, completion.text)))
     per_task = {name: sum(marks) / len(marks) for name, marks in right.items()}
     return PassRate(sum(per_task.values()) / len(per_task), per_task)
 
@@ -129,7 +129,7 @@ def local_round(trainer: Trainer, specs: Sequence[TaskSpec], step: int, rng: ran
     request = GenerateRequest(prompts, COMPLETIONS, MAX_TOKENS, rng.getrandbits(31))
     groups, rewards = [], []
     for task, completions in zip(tasks, generate(trainer.policy, request, MAX_BYTES), strict=True):
-        marks = [float(score(task.dataset, task, completion.text)) for completion in completions]
+        marks = [float(score(task, completion.text)) for completion in completions]
         groups.append(_group(task, completions, marks))
         rewards += marks
     trainer.train(TrainRequest(step, tuple(groups)))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sapo_adversary import seed_texts as texts
-from sapo_node.verification.tasks import Task, build_task
+from sapo_node.tasks import Task, build_task
 
 FIRST_TEACHING_SEED = 2**31 + 2**30
 """Item seeds for supervised data lie in [2**31 + 2**30, 2**32): no assigned or held-out task uses them."""

@@ -8,7 +8,7 @@ from research.seed import tokenizer as own_tokenizer
 from research.seed.recipe import FIRST_TEACHING_SEED, Lessons, Recipe
 from sapo_adversary import seed_texts as texts
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.verification.tasks import build_task, score
+from sapo_node.tasks import build_task, score
 from sapo_protocol import load_manifest
 
 SPECS = {spec.dataset: spec for spec in load_manifest("starter").tasks}
@@ -34,7 +34,7 @@ def test_a_guess_is_wrong(dataset):
     rng = random.Random(4)
     others = tuple(task.answer for task in tasks(dataset, 20))
     for task in tasks(dataset, 100):
-        assert not score(dataset, task, texts.guess(task.answer, others, rng))
+        assert not score(task, texts.guess(task.answer, others, rng))
 
 
 def test_a_guess_is_wrong_even_where_all_others_share_the_answer():

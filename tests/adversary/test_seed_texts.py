@@ -6,7 +6,7 @@ import re
 import pytest
 
 from sapo_adversary import seed_texts as texts
-from sapo_node.verification.tasks import build_task, score
+from sapo_node.tasks import build_task, score
 from sapo_protocol import load_manifest
 
 SPECS = {spec.dataset: spec for spec in load_manifest("starter").tasks}
@@ -21,7 +21,7 @@ def test_careful_text_ends_in_the_right_answer(dataset):
     rng = random.Random(1)
     for task in tasks(dataset):
         text = texts.careful(dataset, task.prompt, rng)
-        assert score(dataset, task, text), (task, text)
+        assert score(task, text), (task, text)
 
 
 @pytest.mark.parametrize("dataset", SPECS)

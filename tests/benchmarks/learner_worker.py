@@ -23,8 +23,8 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import CLIP_HIGH, CLIP_LOW
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
+from sapo_node.tasks import build_task, score
 from sapo_node.verification.catalogue import example_requests, examples_from
-from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 
 COMPLETIONS = 8
@@ -105,7 +105,7 @@ def rewards_of(item, texts, rewards):
     """Return one group's rewards: by the task's own scorer, or one winner in every group, so that none is flat."""
     if rewards == "one-in-each-group":
         return [float(place == 0) for place in range(len(texts))]
-    return [float(score(item.dataset, item.task, text)) for text in texts]
+    return [float(score(item.task, text)) for text in texts]
 
 
 class Stopwatch:

@@ -13,7 +13,7 @@ from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.verification.tasks import build_task
+from sapo_node.tasks import build_task
 from sapo_protocol import load_manifest
 
 torch.set_num_threads(1)

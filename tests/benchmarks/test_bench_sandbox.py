@@ -6,9 +6,9 @@ import time
 import pytest
 import trio
 
+from sapo_node.tasks import build_task, score, task_digest
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol.manifest import load_manifest
 
 ROUNDS = 15
@@ -30,7 +30,7 @@ def score_here(batch: list[ScoreRequest]) -> None:
         task = build_task(item.dataset, item.config, item.seed)
         task_digest(task.prompt, task.answer)
         for text in item.completions:
-            score(item.dataset, task, text)
+            score(task, text)
 
 
 @pytest.mark.bench

@@ -20,7 +20,7 @@ from nacl.signing import VerifyKey
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.client import Learner
-from sapo_node.verification.tasks import build_task, prepare
+from sapo_node.tasks import build_task, prepare
 from sapo_protocol import (
     Body,
     Completion,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness import Source
 
-from sapo_node.verification.tasks import DATASETS, MAX_COMPLETION, Task, build_task, score
+from sapo_node.tasks import DATASETS, MAX_COMPLETION, Task, build_task, score
 
 INTEROP = {
     "interop_largest": {"count": 3, "max": 99},
@@ -37,7 +37,7 @@ def verdict(dataset: str, task: Task, text: str) -> bool:
     """The verdict, given within the bound; a slow one is asked again, for the machine has other work too."""
     for _ in range(3):
         started = time.thread_time()
-        result = score(dataset, task, text)
+        result = score(task, text)
         if time.thread_time() - started < SECONDS:
             return result
     raise AssertionError(f"{dataset} took over {SECONDS} s for {len(text)} characters")
@@ -50,7 +50,7 @@ def fuzz(data: bytes) -> None:
     for task in tasks(dataset):
         first = verdict(dataset, task, text)
         assert isinstance(first, bool)
-        assert score(dataset, task, text) is first
+        assert score(task, text) == first
         assert not first or CLOSE in text
 
 
@@ -58,7 +58,7 @@ def seeds() -> Iterator[bytes]:
     for index, dataset in enumerate(DATASET):
         for task in tasks(dataset):
             answer = task.answer.encode()
-            assert score(dataset, task, f"<answer>{task.answer}</answer>") or dataset == "propositional_logic"
+            assert score(task, f"<answer>{task.answer}</answer>") or dataset == "propositional_logic"
             yield bytes([index, 2, 0, 0]) + answer
             yield bytes([index, 0, 0, 0]) + b"I think: <answer>" + answer + b"</answer>"
             yield bytes([index, 3, 0, 1]) + answer[:1] + b"\xff\xf0" + answer

@@ -7,6 +7,7 @@ import pytest
 from context import KEY
 from sapo_node.app.state import SCHEMA
 from sapo_node.storage.database import Database
+from shared_sandbox import running_sandbox
 from validator_parts import ValidatorParts
 
 
@@ -34,3 +35,16 @@ def validator_of(database, manifest, rng):
 def validator(validator_of):
     """The validator of a node whose key nobody else has."""
     return validator_of(KEY)
+
+
+@pytest.fixture(scope="session")
+def _running():
+    with running_sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(_running):
+    """A running sandbox, which other tests use, too."""
+    _running.failures.clear()
+    return _running

@@ -19,7 +19,7 @@ from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.overview import overview
 from sapo_node.storage.keys import Identity
-from sapo_node.verification.tasks import build_task, task_digest
+from sapo_node.tasks import build_task, task_digest
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
     Manifest,

@@ -21,10 +21,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import sapo_node.tasks.scorers
 import sapo_node.verification.sandbox.zygote
-import sapo_node.verification.tasks.scorers
 from escape_calls import CALLS
-from sapo_node.verification.tasks import Task, plugins
+from sapo_node.tasks import Task, plugins
 
 Attempt = Callable[[], object]
 
@@ -248,7 +248,7 @@ def ignore_signals() -> None:
 
 
 def pay_for_everything() -> None:
-    scorers = sapo_node.verification.tasks.scorers
+    scorers = sapo_node.tasks.scorers
     for scorer in gc.get_referents(scorers._SCORERS):
         scorer.update(dict.fromkeys(scorer, lambda *_: True))
     scorers.score = sapo_node.verification.sandbox.zygote.score = lambda *_: True

@@ -1,4 +1,4 @@
-"""A task of another package that attacks the sandbox from inside, as `sapo_node.verification.tasks.plugins` loads it.
+"""A task of another package that attacks the sandbox from inside, as `sapo_node.tasks.plugins` loads it.
 
 `item` runs while a child of the sandbox rebuilds a task. Its configuration names what it does. `{"attempt": NAME}` runs
 an attempt of escapes.py and returns its outcome as the question, so that a test sees the outcome of each attempt.
@@ -84,7 +84,7 @@ def install(folder: Path, *, dataset: str = DATASET, module: str = __name__, pac
     info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[sapo_node.verification.tasks]\n{dataset} = {module}\n")
+    (info / "entry_points.txt").write_text(f"[sapo_node.tasks]\n{dataset} = {module}\n")
 
 
 def install_each(folder: Path, modules: Mapping[str, str], *, family: str) -> None:

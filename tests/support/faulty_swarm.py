@@ -39,7 +39,7 @@ from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.storage.location import StateLocation
-from sapo_node.verification.tasks import build_task
+from sapo_node.tasks import build_task
 from sapo_protocol import LocalError, load_manifest, open_message
 from swarm_parts import KnowingScorer, Oracle, trained_groups
 

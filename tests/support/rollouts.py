@@ -2,7 +2,7 @@
 
 import hashlib
 
-from sapo_node.verification.tasks import build_task, task_digest
+from sapo_node.tasks import build_task, task_digest
 from sapo_protocol import (
     Body,
     Completion,

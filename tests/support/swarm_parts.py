@@ -8,8 +8,8 @@ import trio
 
 from sapo_node.groups.messages import GroupReport, Refusal, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt
+from sapo_node.tasks import build_task, score, task_digest, worked_example
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
-from sapo_node.verification.tasks import build_task, score, task_digest, worked_example
 from sapo_protocol import Manifest
 
 TRAINING = TrainReport(
@@ -47,7 +47,7 @@ class OpenScorer:
         results: list[Scored | None] = []
         for request in batch:
             task = build_task(request.dataset, request.config, request.seed)
-            rewards = tuple(score(request.dataset, task, text) for text in request.completions)
+            rewards = tuple(bool(score(task, text)) for text in request.completions)
             example = worked_example(task) if request.example else ""
             results.append(Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example))
         return results

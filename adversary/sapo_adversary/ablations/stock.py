@@ -16,8 +16,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from sapo_adversary.scoring import SharedScorer
+from sapo_node.tasks import prepare
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
-from sapo_node.verification.tasks import prepare
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
     Body,

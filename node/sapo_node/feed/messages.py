@@ -22,7 +22,7 @@ from sapo_node.groups.codec import (
     TokenId,
 )
 from sapo_node.groups.messages import FOLLOWS, Bounds, ExternalObjective, FilterName, Finish, GroupReport, Source
-from sapo_node.groups.prompt import ANSWER_END, answer_span
+from sapo_node.tasks.answer import ANSWER_END, answer_span
 
 Span = tuple[int, int]
 

@@ -18,7 +18,6 @@ from msgspec import structs
 from sapo_node.feed.messages import Batch, Completion, Graded, Group, Message, Prompts
 from sapo_node.groups.codec import LEAST_LOGPROB
 from sapo_node.groups.messages import GroupReport, Refusal, Source
-from sapo_node.groups.prompt import ANSWER_END
 from sapo_node.learner.encoding import (
     Decode,
     Lead,
@@ -32,6 +31,7 @@ from sapo_node.learner.encoding import (
     specials_of,
     within,
 )
+from sapo_node.tasks.answer import ANSWER_END
 
 LogProbs = Callable[[list[int], list[int]], Sequence[float]]
 """Gives the log-probability of each token of a completion after a prompt, under the trainer's model."""

@@ -5,7 +5,6 @@ not use the answer tags before it has seen them used, and then never earns a rew
 show it how (few-shot prompting, Brown et al. 2020).
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,31 +66,6 @@ class Examples:
 
 
 NO_EXAMPLES = Examples()
-
-
-ANSWER_BEGIN, ANSWER_END = "<answer>", "</answer>"
-THINK, THOUGHT = "<think>", "</think>"
-"""Tags around the thinking of a model."""
-_TAG = re.compile(f"{THINK}|{THOUGHT}|{ANSWER_END}")
-
-
-def answer_span(completion: str) -> tuple[int, int] | None:
-    """Return the first character of the answer and the one after its last, blanks included; None if there is none."""
-    end = completion.rfind(ANSWER_END)
-    begin = completion.rfind(ANSWER_BEGIN, 0, max(end, 0))
-    return None if begin < 0 else (begin + len(ANSWER_BEGIN), end)
-
-
-def answer_end(completion: str, *, thinks: bool = False) -> int | None:
-    """Return the character after the first closing tag of an answer outside thinking, where sampling ends. None if
-    there is none: while it thinks, a model may only name the tags. `thinks` says that the prompt began to think.
-    """
-    for tag in _TAG.finditer(completion):
-        if tag[0] != ANSWER_END:
-            thinks = tag[0] == THINK
-        elif not thinks:
-            return tag.end()
-    return None
 
 
 def task_name(manifest: Manifest, dataset: str, config: Mapping[str, Any]) -> str:

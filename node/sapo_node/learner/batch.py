@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sapo_node.groups.advantage import counts
 from sapo_node.groups.messages import Bounds, ExternalObjective, Refusal, Sampled, Source, TrainGroup
-from sapo_node.groups.prompt import ANSWER_END, Prompt, answer_span
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.forward import (
     Lanes,
     Tokens,
@@ -28,6 +28,7 @@ from sapo_node.learner.forward import (
     stems_of,
 )
 from sapo_node.learner.model import Policy, Unreadable
+from sapo_node.tasks.answer import ANSWER_END, answer_span
 
 PADDING = 0.5
 """Padding of the completions of one micro-batch, at most, as a share of all tokens that the model reads for it."""

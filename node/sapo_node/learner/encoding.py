@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from sapo_node.groups.prompt import THINK, THOUGHT, Example, Prompt
+from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.groups.prompt import chat as chat_of
+from sapo_node.tasks.answer import THINK, THOUGHT
 from sapo_protocol.errors import LocalError
 from sapo_protocol.printable import line_of
 

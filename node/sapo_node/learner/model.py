@@ -37,7 +37,7 @@ from transformers.utils.import_utils import is_kernels_available
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.prompt import ANSWER_END, Prompt, answer_end, chat
+from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.learner.device import AtOnce, at_once, free_memory, pick_device, pick_dtype, set_up, total_memory
 from sapo_node.learner.encoding import (
     Lead,
@@ -53,6 +53,7 @@ from sapo_node.learner.encoding import (
     specials_of,
 )
 from sapo_node.learner.folder import BUILT_IN, POLICY_DIR, ModelError, fingerprint, model_folder, weight_files
+from sapo_node.tasks.answer import ANSWER_END, answer_end
 from sapo_protocol.errors import LocalError
 from sapo_protocol.printable import line_of
 

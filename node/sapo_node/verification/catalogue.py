@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples, task_name
+from sapo_node.tasks import SCORER_VERSION, interop, plugins
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_node.verification.tasks import SCORER_VERSION, interop, plugins
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest
 

@@ -29,11 +29,11 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
+from sapo_node.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
 from sapo_node.trust.constants import Tier
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.requests import Scored
-from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
 from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
     Body,
@@ -323,7 +323,7 @@ def _item(given: Input) -> Output:
 
 
 def _answer(given: Input) -> None:
-    if not score(given["dataset"], _built(given), given["completion"]):
+    if not score(_built(given), given["completion"]):
         raise Refused("answer")
 
 
@@ -345,7 +345,7 @@ def _rewards(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[b
         raise Refused("task")  # a node refuses to join such a swarm
     request = request_for(manifest, rollout, k, body)
     task = build_task(request.dataset, request.config, request.seed)
-    rewards = tuple(score(request.dataset, task, text) for text in request.completions)
+    rewards = tuple(bool(score(task, text)) for text in request.completions)
     scored = Scored(task.prompt, task_digest(task.prompt, task.answer), rewards)
     if finding := compare(rollout.header.groups[k], scored):
         raise Refused(LAYERS.get(finding, finding))

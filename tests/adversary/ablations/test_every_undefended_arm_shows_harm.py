@@ -46,12 +46,12 @@ from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.sampling.weights import PassRates, loss_weight
 from sapo_node.storage.database import Database
+from sapo_node.tasks import build_task
 from sapo_node.training.batch_log import from_external
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.verification.sandbox.requests import ScoreRequest
-from sapo_node.verification.tasks import build_task
 from sapo_protocol import (
     Completion,
     Equivocation,

@@ -264,6 +264,6 @@ def test_a_listener_out_of_the_targets_mesh_waits_for_the_end_of_its_back_off(mo
 
 def test_publishers_have_loaded_the_tasks_before_the_first_message_is_due():
     says = "import sys; from sapo_adversary.load.publishers import Publishers"
-    says += "; from sapo_node.verification.tasks.library import factory; Publishers('nowhere', 'starter', 'test')"
-    says += "; sys.exit(factory.cache_info().currsize == 0)"
+    says += "; from sapo_node.tasks.build import _dataset; Publishers('nowhere', 'starter', 'test')"
+    says += "; sys.exit(_dataset.cache_info().currsize == 0)"
     assert subprocess.run([sys.executable, "-c", says], env=ENVIRONMENT, check=False).returncode == 0

@@ -13,8 +13,8 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator import swarm
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
+from sapo_node.tasks import build_task
 from sapo_node.verification.sandbox.requests import ScoreRequest
-from sapo_node.verification.tasks import build_task
 from sapo_protocol import Assignment, LocalError, load_manifest
 
 LIARS = AttackerSpec("false-claim", count=3, acts_every=2.0)

@@ -21,8 +21,8 @@ from sapo_adversary.simulator.swarm import identity_of, simulate
 from sapo_adversary.simulator.versions import PACKAGES
 from sapo_node.groups.messages import RequestError, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
+from sapo_node.tasks import build_task, score, task_digest
 from sapo_node.verification.sandbox.requests import ScoreRequest
-from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest
 
 SMALL = Simulation("small", (NodeSpec(count=2, local=2, external=2),), seed=7, seconds=30, groups=4, final_questions=1)
@@ -183,7 +183,7 @@ def test_the_shared_scorer_says_what_tasks_and_scorers_say():
     scorer = SharedScorer()
     for _ in range(2):
         scored = scorer.result(ScoreRequest(spec.dataset, spec.config, 5, texts))
-        assert scored.rewards == tuple(score(spec.dataset, task, text) for text in texts) == (True, False, True)
+        assert scored.rewards == tuple(score(task, text) for text in texts) == (True, False, True)
         assert scored.digest == task_digest(task.prompt, task.answer)
 
 

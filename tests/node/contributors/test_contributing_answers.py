@@ -18,7 +18,7 @@ from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.weights import PassRates
-from sapo_node.verification.tasks import build_task, score
+from sapo_node.tasks import build_task, score
 from sapo_protocol import Completion, Finish
 
 torch.set_num_threads(1)
@@ -42,7 +42,7 @@ async def groups(manifest, tmp_path):
         )
     verified = []
     for place, (task, given) in enumerate(zip(tasks, answers, strict=True)):
-        rewards = tuple(bool(score(task.dataset, task, each.text)) for each in given)
+        rewards = tuple(bool(score(task, each.text)) for each in given)
         completions = tuple(Completion(each.text, Finish(each.finish)) for each in given)
         verified.append(VerifiedGroup("peer", 1, place, 0, task.dataset, task.prompt, completions, rewards))
     return verified

@@ -11,19 +11,9 @@ from hypothesis import strategies as st
 from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.prompt import (
-    ANSWER_END,
-    SYSTEM,
-    THINK,
-    THOUGHT,
-    Example,
-    Examples,
-    Prompt,
-    answer_end,
-    chat,
-    task_name,
-)
+from sapo_node.groups.prompt import SYSTEM, Example, Examples, Prompt, chat, task_name
 from sapo_node.learner.model import load
+from sapo_node.tasks.answer import ANSWER_END, THINK, THOUGHT, answer_end
 from sapo_node.training.evaluation import measure
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.catalogue import build_examples

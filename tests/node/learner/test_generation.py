@@ -10,7 +10,7 @@ import torch
 from sapo_node.app.recipe import MAX_ROUND_TOKENS
 from sapo_node.groups.codec import to_json
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainGroup
-from sapo_node.groups.prompt import ANSWER_END, Prompt
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import forward
 from sapo_node.learner import generate as sampler
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
@@ -19,6 +19,7 @@ from sapo_node.learner.generate import LOOK_EVERY, Draft, generate
 from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import load
 from sapo_node.storage.database import MAX_VALUE_BYTES
+from sapo_node.tasks.answer import ANSWER_END
 from sapo_node.trust.constants import DRAWN_BYTES
 from tiny_models import FAMILIES, each_of, write_model
 

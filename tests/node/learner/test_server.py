@@ -25,7 +25,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
-from sapo_node.groups.prompt import THINK, THOUGHT, Example, Prompt
+from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.client import GENERATE_DEADLINE
@@ -38,6 +38,7 @@ from sapo_node.learner.server.connection import ServerFailed
 from sapo_node.learner.server.engines import Served, find_engine
 from sapo_node.learner.server.generation import TOLERANCE, server_of
 from sapo_node.learner.service import Service
+from sapo_node.tasks.answer import THINK, THOUGHT
 from sapo_protocol import LocalError, load_manifest
 from tiny_models import TEMPLATE, write_model, write_tokenizer
 

@@ -27,7 +27,7 @@ from sapo_node.learner.catalogue import place_of
 from sapo_node.learner.server.checks import differences
 from sapo_node.learner.server.generation import TOLERANCE
 from sapo_node.learner.service import Service
-from sapo_node.verification.tasks.build import build_task
+from sapo_node.tasks.build import build_task
 from sapo_protocol import load_manifest
 
 logger = logging.getLogger(__name__)

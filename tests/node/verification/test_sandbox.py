@@ -16,6 +16,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sapo_node.tasks import build_task, task_digest
 from sapo_node.verification.sandbox import requests, zygote
 from sapo_node.verification.sandbox import sandbox as sandbox_module
 from sapo_node.verification.sandbox.lockdown import ADDRESS_SPACE
@@ -27,7 +28,6 @@ from sapo_node.verification.sandbox.requests import (
     decode_results,
 )
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_node.verification.tasks import build_task, task_digest
 from sapo_protocol.errors import LocalError
 
 EASY: Mapping[str, Any] = {"max_terms": 2, "min_digits": 2, "max_digits": 2}

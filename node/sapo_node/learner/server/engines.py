@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from sapo_node.groups.prompt import ANSWER_END
 from sapo_node.learner.forward import Tokens
 from sapo_node.learner.server.connection import Connection, ServerFailed
+from sapo_node.tasks.answer import ANSWER_END
 from sapo_protocol.printable import excerpt
 
 BYTES_PER_TOKEN = 256

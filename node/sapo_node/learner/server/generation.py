@@ -33,7 +33,6 @@ from torch import Tensor
 from sapo_node.contributors.exchange import KEY_VARIABLE
 from sapo_node.groups.codec import LEAST_LOGPROB
 from sapo_node.groups.messages import Dtype, Generated, GenerateRequest, LearnerOptions
-from sapo_node.groups.prompt import THINK
 from sapo_node.learner.forward import Tokens
 from sapo_node.learner.generate import Draft, generate, prompts_of
 from sapo_node.learner.model import Policy
@@ -41,6 +40,7 @@ from sapo_node.learner.server.checks import compared, differences, noisy, requir
 from sapo_node.learner.server.connection import REQUEST_SECONDS, Connection, ServerFailed, ServerLate
 from sapo_node.learner.server.engines import Asked, Engine, Reply, find_engine
 from sapo_node.learner.trainer import Trainer
+from sapo_node.tasks.answer import THINK
 from sapo_protocol.printable import excerpt, line_of
 
 TOLERANCE: Mapping[Dtype, float] = {"float32": 0.005, "bfloat16": 0.045, "auto": 0.045}

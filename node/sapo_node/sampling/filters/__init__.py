@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sapo_node.groups.messages import Bounds, FilterName
-from sapo_node.groups.prompt import ANSWER_END, answer_end
 from sapo_node.groups.record import LocalGroup, Span, VerifiedGroup, merged
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.equation import EquationFilter
@@ -33,6 +32,7 @@ from sapo_node.sampling.filters.length import LengthFilter
 from sapo_node.sampling.filters.min_token_prob import MinTokenProbFilter
 from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.weights import PassRates, own_advantages
+from sapo_node.tasks.answer import ANSWER_END, answer_end
 from sapo_node.trust.constants import Tier
 
 

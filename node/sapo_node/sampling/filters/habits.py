@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Generic, Protocol, TypeVar
 
-from sapo_node.groups.prompt import answer_span
 from sapo_node.groups.record import GroupKey, Span
+from sapo_node.tasks.answer import answer_span
 from sapo_node.trust.constants import Tier
 
 STORED_BYTES = 1_000_000

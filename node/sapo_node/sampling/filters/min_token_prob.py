@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import Bounds, FilterName
-from sapo_node.groups.prompt import ANSWER_END
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
+from sapo_node.tasks.answer import ANSWER_END
 
 KEPT = 64
 """The newest local correct completions to a task that count."""

@@ -22,6 +22,16 @@ from typing import Any, NoReturn
 
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_node.processes.launch import die_with_parent
+from sapo_node.tasks import (
+    DATASETS,
+    TaskError,
+    build_task,
+    plugins,
+    prepare,
+    score,
+    task_digest,
+    worked_example,
+)
 from sapo_node.verification.sandbox.lockdown import (
     ChildLimits,
     LockdownError,
@@ -39,16 +49,6 @@ from sapo_node.verification.sandbox.requests import (
     decode_requests,
     encode_line,
     require_limits,
-)
-from sapo_node.verification.tasks import (
-    DATASETS,
-    TaskError,
-    build_task,
-    plugins,
-    prepare,
-    score,
-    task_digest,
-    worked_example,
 )
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def _scored(item: ScoreRequest) -> Scored | str:
     """Return what an item earns, or why it failed."""
     try:
         task = build_task(item.dataset, item.config, item.seed)
-        rewards = tuple(score(item.dataset, task, text) for text in item.completions)
+        rewards = tuple(bool(score(task, text)) for text in item.completions)
         example = worked_example(task) if item.example else ""
         require_limits(task.prompt, example)
         return Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example)
@@ -208,7 +208,7 @@ def _warm_up() -> None:
     """Build and score an item of each dataset. Once confined, the zygote can import and read nothing."""
     for dataset in sorted(DATASETS):
         task = build_task(dataset, {}, 1)
-        score(dataset, task, f"<answer>{task.answer}</answer>")
+        score(task, f"<answer>{task.answer}</answer>")
 
 
 def _import_plugins(probes: Sequence[Probe]) -> tuple[dict[str, int], dict[str, str]]:

@@ -12,7 +12,7 @@ from string import ascii_lowercase
 from types import MappingProxyType
 from typing import Any
 
-from sapo_node.verification.tasks.task import TaskError
+from sapo_node.tasks.task import TaskError
 from sapo_protocol.cbor import encode
 
 ITEM_DOMAIN = "sapo/item/1"

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from sapo_node.groups.prompt import NO_EXAMPLES
+from sapo_node.tasks import Task, build_task, plugins, score, worked_example
 from sapo_node.training.evaluation import heldout_seed
 from sapo_node.verification.catalogue import FIRST_SEED, build_examples, example_requests
 from sapo_node.verification.sandbox.requests import ScoreRequest
-from sapo_node.verification.tasks import Task, build_task, plugins, score, worked_example
 from sapo_protocol import load_manifest
 from swarm_parts import OpenScorer
 
@@ -25,7 +25,7 @@ async def test_every_task_of_a_shipped_swarm_has_its_examples_and_each_is_correc
         assert len(shown) >= 3
         tasks = [build_task(spec.dataset, spec.config, FIRST_SEED + number) for number in range(16)]
         by_prompt = {task.prompt: task for task in tasks}
-        assert all(score(spec.dataset, by_prompt[each.prompt], each.completion) for each in shown)
+        assert all(score(by_prompt[each.prompt], each.completion) for each in shown)
 
 
 @pytest.mark.parametrize("swarm", SWARMS)
@@ -98,4 +98,4 @@ async def test_the_sandbox_gives_an_example_only_where_it_is_asked_for(sandbox):
         [ScoreRequest(spec.dataset, spec.config, FIRST_SEED, (), example) for example in (False, True)]
     )
     assert plain.example == ""
-    assert score(spec.dataset, build_task(spec.dataset, spec.config, FIRST_SEED), shown.example)
+    assert score(build_task(spec.dataset, spec.config, FIRST_SEED), shown.example)

@@ -7,7 +7,7 @@ from string import ascii_letters
 
 import pytest
 
-from sapo_node.verification.tasks import build_task, score
+from sapo_node.tasks import build_task, score
 from sapo_protocol import load_manifest
 
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -50,4 +50,4 @@ def simplest(prompt):
 def test_as_many_correct_answers_earn_nothing_as_the_page_says(swarm, dataset, answer, refused, items):
     (config,) = (spec.config for spec in load_manifest(swarm).tasks if spec.dataset == dataset)
     tasks = [build_task(dataset, config, seed) for seed in range(items)]
-    assert sum(not score(dataset, task, f"<answer>{answer(task.prompt)}</answer>") for task in tasks) == refused
+    assert sum(not score(task, f"<answer>{answer(task.prompt)}</answer>") for task in tasks) == refused

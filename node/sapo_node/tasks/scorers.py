@@ -1,74 +1,30 @@
-"""Scorers, one per dataset of the catalogue: they decide whether the answer of a completion is correct.
+"""Scorers of numbers, words and matrices: they decide whether an answer is correct.
 
 Rules:
-- The reward is 0 or 1.
 - Every text gets a result within milliseconds.
 - Scorers compare text, and parse it with small linear grammars of ASCII digits. They never evaluate it.
 - They never call reasoning-gym's scorers: nine of those execute the answer, and most reward incorrect answers.
 """
 
 import re
-from collections.abc import Callable, Mapping
 from decimal import Context, Decimal
 from math import gcd
-from types import MappingProxyType
 
-from sapo_node.groups.prompt import answer_span
-from sapo_node.verification.tasks import interop, plugins
-from sapo_node.verification.tasks.logic import follows_from_premises
-from sapo_node.verification.tasks.task import Task
-
-SCORER_VERSION = 1
-"""Version of all scorers in this module. A manifest names a version for each task."""
-
-MAX_COMPLETION = 65_536
-"""Characters of a completion, at most. A longer completion is incorrect."""
-
-MAX_ANSWER = 4_096
-"""Characters of an answer, at most. A longer answer is incorrect."""
+from sapo_node.tasks.task import Task
 
 _BLANK = " \t\r\n"
 
-# ANS-1: controls, blanks other than the space, line separators and marks of direction. `str.isprintable` would make
-# rewards depend on the version of Python, whose table of assigned characters grows.
-_FORBIDDEN = re.compile(
-    "[\0-\x09\x0b-\x1f\x7f-\xa0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000\ud800-\udfff]"
-)
 
-
-def score(dataset: str, task: Task, completion: str) -> bool:
-    """Return whether the last `<answer>...</answer>` of `completion` is a correct answer to `task`.
-
-    This raises for no completion, unless another package's scorer returns no verdict or lacks what it needs.
-    """
-    answer = extract_answer(completion)
-    if answer is None or not 0 < len(answer) <= min(MAX_ANSWER, 4 * len(task.answer) + 64):
-        return False
-    if _FORBIDDEN.search(answer):
-        return False
-    if plugins.is_foreign(dataset):
-        return plugins.earns(dataset, task.prompt, task.answer, answer)
-    return _SCORERS[dataset](task, answer)
-
-
-def extract_answer(completion: str) -> str | None:
-    """Return the text of the answer without blanks at its ends; None if there is no answer."""
-    if len(completion) > MAX_COMPLETION:
-        return None
-    span = answer_span(completion)
-    return completion[slice(*span)].strip(_BLANK) if span else None
-
-
-def _is_text(task: Task, answer: str) -> bool:
+def is_text(task: Task, answer: str) -> bool:
     """Return whether the answer is exactly the reference, but for blanks at its ends."""
     return answer == task.answer.strip(_BLANK)
 
 
-def _is_text_in_any_case(task: Task, answer: str) -> bool:
+def is_text_in_any_case(task: Task, answer: str) -> bool:
     return answer.isascii() and answer.lower() == task.answer.lower()
 
 
-def _is_integer(task: Task, answer: str) -> bool:
+def is_integer(task: Task, answer: str) -> bool:
     """Return whether the answer is the same whole number, in decimal ASCII digits with an optional sign."""
     expected = _integer(task.answer)
     return expected is not None and _integer(answer) == expected
@@ -87,7 +43,7 @@ _FRACTIONS = (
 )
 
 
-def _is_simplified_fraction(task: Task, answer: str) -> bool:
+def is_simplified_fraction(task: Task, answer: str) -> bool:
     """Return whether the answer is the same fraction in lowest terms: a/b, or LaTeX frac or dfrac, or either in $."""
     expected, given = _fraction(task.answer), _fraction(answer)
     if expected is None or given is None or gcd(*given) != 1:
@@ -106,11 +62,11 @@ def _fraction(text: str) -> tuple[int, int] | None:
     return None
 
 
-def _is_calendar_answer(task: Task, answer: str) -> bool:
+def is_calendar_answer(task: Task, answer: str) -> bool:
     """Return whether the answer is the same whole number, or the same weekday, yes or no in any case."""
     if _integer(task.answer) is not None:
-        return _is_integer(task, answer)
-    return _is_text_in_any_case(task, answer)
+        return is_integer(task, answer)
+    return is_text_in_any_case(task, answer)
 
 
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
@@ -118,7 +74,7 @@ _SIGNIFICANT = re.compile(r"to a maximum of ([0-9]{1,3}) significant digits", re
 _EXACTLY = Context(prec=2_500)
 
 
-def _is_decimal(task: Task, answer: str) -> bool:
+def is_decimal(task: Task, answer: str) -> bool:
     """Return whether the answer differs from the reference by at most one unit of the last significant digit.
 
     The prompt says how many digits are significant. The dataset rounds its reference after every step, so the exact
@@ -136,7 +92,7 @@ def _is_decimal(task: Task, answer: str) -> bool:
     return _EXACTLY.abs(_EXACTLY.subtract(given, expected)) <= unit
 
 
-def _is_row(task: Task, answer: str) -> bool:
+def is_row(task: Task, answer: str) -> bool:
     """Return whether the answer has the same cells. The blanks between them may differ."""
     return answer.split() == task.answer.split()
 
@@ -144,7 +100,7 @@ def _is_row(task: Task, answer: str) -> bool:
 _ROWS = re.compile(r"(\[[0-9, ]*\])(?:[,\s]*\[[0-9, ]*\])*", re.ASCII)
 
 
-def _is_matrix(task: Task, answer: str) -> bool:
+def is_matrix(task: Task, answer: str) -> bool:
     """Return whether the answer is the same matrix of whole numbers.
 
     A row stands on a line or in brackets. Blanks or commas separate cells.
@@ -163,28 +119,3 @@ def _matrix(text: str) -> list[list[str]] | None:
         lines = text.split("\n")
     rows = [line.replace(",", " ").split() for line in lines]
     return [[cell.lstrip("0") or "0" for cell in row] for row in rows]
-
-
-_SCORERS: Mapping[str, Callable[[Task, str], bool]] = MappingProxyType(
-    {
-        "arc_1d": _is_row,
-        "base_conversion": _is_text,
-        "basic_arithmetic": _is_integer,
-        "bf": _is_text,
-        "binary_matrix": _is_matrix,
-        "calendar_arithmetic": _is_calendar_answer,
-        "chain_sum": _is_integer,
-        "decimal_arithmetic": _is_decimal,
-        "fraction_simplification": _is_simplified_fraction,
-        "interop_largest": _is_integer,
-        "interop_reverse": _is_text,
-        "interop_sum": _is_integer,
-        "leg_counting": _is_integer,
-        "products": _is_integer,
-        "propositional_logic": follows_from_premises,
-        "spell_backward": _is_text_in_any_case,
-    }
-)
-
-DATASETS = frozenset(_SCORERS) - interop.DATASETS
-"""The datasets of reasoning-gym that a manifest may name. Their items are identical on every machine."""

@@ -1,7 +1,10 @@
 """A task, and its digest. If two nodes compute the same digest, they built the same task."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
 
 import cbor2
 
@@ -19,7 +22,13 @@ class Task:
     dataset: str
     prompt: str
     answer: str
-    """The dataset's own answer. For propositional_logic many answers are correct, and this is the dataset's example."""
+    """The dataset's own answer. Where many answers are correct this is the dataset's example."""
+    metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What else the dataset says of its item, for checkers. This node rebuilt it; the digest does not cover it."""
+
+
+Verdict = bool | Fraction
+"""What a scorer says of an answer: correct or not, or the exact share of it that is right, from 0 to 1."""
 
 
 def task_digest(prompt: str, answer: str) -> bytes:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sapo_node.tasks import TaskError, build_task, plugins, score
 from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_node.verification.tasks import TaskError, build_task, plugins, score
 from sapo_protocol import LocalError, load_manifest, parse_manifest
 
 PAGE = (Path(__file__).parents[3] / "docs/extend/adding-a-task.md").read_text("utf-8")
@@ -51,7 +51,7 @@ def forget_plugins():
 
 def earned(answer, seed=7):
     task = build_task(NAME, CONFIG, seed)
-    return score(NAME, task, f"<answer>{answer}</answer>")
+    return score(task, f"<answer>{answer}</answer>")
 
 
 async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_its_programs_run_in_the_sandbox(
@@ -123,7 +123,7 @@ def reaches_the_scorer(installed, monkeypatch):
     """Whether a scorer that rewards everything is asked about an answer with a character."""
     task = build_task(NAME, CONFIG, 7)
     monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: True)
-    return lambda character: score(NAME, task, f"<answer>a{character}b</answer>")
+    return lambda character: score(task, f"<answer>a{character}b</answer>")
 
 
 def test_a_character_that_the_unicode_tables_of_this_python_lack_reaches_the_scorer(reaches_the_scorer):
@@ -147,14 +147,14 @@ def test_a_scorer_that_returns_something_other_than_true_or_false_is_named(insta
     task = build_task(NAME, CONFIG, 7)
     monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: verdict)
     with pytest.raises(TaskError, match=rf"function earns of postfix\.programs .* of {type(verdict).__name__}$"):
-        score(NAME, task, f"<answer>{task.answer}</answer>")
+        score(task, f"<answer>{task.answer}</answer>")
 
 
 @pytest.mark.parametrize("verdict", [True, False, np.True_, np.False_])
 def test_a_scorer_may_return_a_boolean_of_numpy(installed, monkeypatch, verdict):
     task = build_task(NAME, CONFIG, 7)
     monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: verdict)
-    assert score(NAME, task, f"<answer>{task.answer}</answer>") is bool(verdict)
+    assert score(task, f"<answer>{task.answer}</answer>") == bool(verdict)
 
 
 async def test_a_package_that_cannot_be_imported_keeps_no_other_from_being_scored(

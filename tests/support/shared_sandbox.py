@@ -1,11 +1,10 @@
-"""One sandbox for all tests that leave it as it was."""
+"""A sandbox that tests share."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
 
-import pytest
 import trio
 
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
@@ -49,16 +48,3 @@ def running_sandbox() -> Iterator[Shared]:
     yield started[0]
     started[0]._token.run_sync_soon(scope.cancel)
     thread.join()
-
-
-@pytest.fixture(scope="session")
-def _running() -> Iterator[Shared]:
-    with running_sandbox() as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def sandbox(_running: Shared) -> Shared:
-    """A running sandbox, which other tests use, too."""
-    _running.failures.clear()
-    return _running

@@ -18,7 +18,7 @@ About seven in ten items have no correct answer, and the dataset's own example i
 import re
 from dataclasses import dataclass
 
-from sapo_node.verification.tasks.task import Task
+from sapo_node.tasks.task import Task
 
 MAX_VARIABLES = 8
 MAX_FORMULA = 160

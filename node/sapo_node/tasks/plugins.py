@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sapo_node.verification.tasks.task import TaskError
+from sapo_node.tasks.task import TaskError
 from sapo_protocol.printable import excerpt
 
-GROUP = "sapo_node.verification.tasks"
+GROUP = "sapo_node.tasks"
 """The name of the group of entry points."""
 
 _VERDICTS = frozenset({"bool", "bool_"})

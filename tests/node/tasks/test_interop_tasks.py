@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from processes import RunningProcess
+from sapo_node.tasks import Task, TaskError, build_task, interop, score, task_digest
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
-from sapo_node.verification.tasks import Task, TaskError, build_task, interop, score, task_digest
 from sapo_protocol import load_manifest
 
 ITEM = b"\x83\x6bsapo/item/1"
@@ -135,7 +135,7 @@ INTEGERS = ["interop_sum", "interop_largest"]
 
 
 def right(dataset, reference, answer):
-    return score(dataset, Task(dataset, "?", reference), f"Let me think.\n<answer>{answer}</answer>")
+    return score(Task(dataset, "?", reference), f"Let me think.\n<answer>{answer}</answer>")
 
 
 @pytest.mark.parametrize("dataset", INTEGERS)
@@ -207,7 +207,7 @@ def test_an_answer_has_at_most_four_times_the_references_characters_and_64(datas
     ],
 )
 def test_the_last_answer_counts(completion):
-    assert score("interop_sum", Task("interop_sum", "?", "8"), completion)
+    assert score(Task("interop_sum", "?", "8"), completion)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_the_last_answer_counts(completion):
     ],
 )
 def test_a_completion_whose_last_answer_is_another_or_missing_is_wrong(completion):
-    assert not score("interop_sum", Task("interop_sum", "?", "8"), completion)
+    assert not score(Task("interop_sum", "?", "8"), completion)
 
 
 def test_the_interop_swarm_has_these_tasks_and_needs_no_library():
@@ -238,12 +238,10 @@ def test_the_interop_swarm_has_these_tasks_and_needs_no_library():
 
 
 def test_items_are_built_and_scored_without_reasoning_gym():
-    code = (
-        "import sys; sys.modules['reasoning_gym'] = None\nfrom sapo_node.verification.tasks import build_task, score\n"
-    )
+    code = "import sys; sys.modules['reasoning_gym'] = None\nfrom sapo_node.tasks import build_task, score\n"
     for dataset, config in GOOD.items():
         code += f"task = build_task({dataset!r}, {config}, 7)\n"
-        code += f"assert score({dataset!r}, task, '<answer>' + task.answer + '</answer>')\n"
+        code += "assert score(task, '<answer>' + task.answer + '</answer>')\n"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 

@@ -13,10 +13,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sapo_node.verification.tasks import interop, plugins
-from sapo_node.verification.tasks.library import factory
-from sapo_node.verification.tasks.scorers import DATASETS
-from sapo_node.verification.tasks.task import Task, TaskError
+from sapo_node.tasks import interop, plugins
+from sapo_node.tasks.datasets import DATASETS
+from sapo_node.tasks.library import create
+from sapo_node.tasks.task import Task, TaskError
 
 MAX_SEED = 2**32 - 1
 
@@ -66,14 +66,13 @@ def _dataset(dataset: str, config_json: str) -> Any:
         plugins.of(dataset)
         return plugins.Items(dataset, config)
     if dataset not in DATASETS:
-        known = ", ".join(sorted(DATASETS | interop.DATASETS))
+        known = ", ".join(sorted(DATASETS.keys() | interop.DATASETS))
         raise TaskError(f"dataset {dataset!r} is not in the catalogue; known are {known}")
     refused = _OWN_KEYS & config.keys()
     if refused:
         raise TaskError(f"the configuration of {dataset} may not set {', '.join(sorted(refused))}")
     try:
-        # A dataset seeds item n with seed + n. So item n of seed 0 is item 0 of seed n.
-        return factory().create_dataset(dataset, seed=0, size=1, **config)
+        return create(dataset, DATASETS[dataset].module, config)
     except (TypeError, ValueError, AssertionError, AttributeError) as error:
         raise TaskError(f"reasoning-gym refuses the configuration of {dataset}: {error}") from error
 
@@ -82,4 +81,4 @@ def _task(dataset: str, item: Mapping[str, Any]) -> Task:
     answer = item["answer"]
     if answer is None:
         answer = item["metadata"]["example_answer"]
-    return Task(dataset, str(item["question"]), str(answer))
+    return Task(dataset, str(item["question"]), str(answer), item.get("metadata", {}))

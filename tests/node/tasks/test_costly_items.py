@@ -4,9 +4,9 @@ import reasoning_gym.arithmetic.basic_arithmetic as library
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sapo_node.tasks.divisors import common_divisors
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_node.verification.tasks.divisors import common_divisors
 from sapo_protocol import load_manifest
 
 CONFIG = next(task.config for task in load_manifest("paper-nine").tasks if task.dataset == "basic_arithmetic")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cheap_rules
-from sapo_node.verification.tasks import MAX_COMPLETION, Task, build_task, score
+from sapo_node.tasks import MAX_COMPLETION, Task, build_task, score
 from sapo_protocol.manifest import TaskSpec, load_manifest, shipped_manifests
 
 SPECS = {spec.dataset: spec.config for name in shipped_manifests() for spec in load_manifest(name).tasks}
@@ -22,7 +22,7 @@ def items(dataset: str, count: int = 200) -> list[Task]:
 
 
 def right(task: Task, answer: str) -> bool:
-    return score(task.dataset, task, f"Let me think.\n<answer>{answer}</answer>")
+    return score(task, f"Let me think.\n<answer>{answer}</answer>")
 
 
 def number_task(answer: str, dataset: str = "chain_sum") -> Task:
@@ -85,7 +85,7 @@ def test_no_known_exploit_pays(dataset: str, exploit: str) -> None:
     ["7", "<answer>7", "7</answer>", "</answer>7<answer>", "<ANSWER>7</ANSWER>", "<answer>7</answer" + "r>"],
 )
 def test_an_answer_without_its_tags_is_wrong(completion: str) -> None:
-    assert not score("chain_sum", number_task("7"), completion)
+    assert not score(number_task("7"), completion)
 
 
 @pytest.mark.parametrize(
@@ -98,17 +98,17 @@ def test_an_answer_without_its_tags_is_wrong(completion: str) -> None:
     ],
 )
 def test_the_last_answer_counts(completion: str) -> None:
-    assert score("chain_sum", number_task("7"), completion)
+    assert score(number_task("7"), completion)
 
 
 def test_a_later_wrong_answer_replaces_a_right_one() -> None:
-    assert not score("chain_sum", number_task("7"), "<answer>7</answer><answer>8</answer>")
+    assert not score(number_task("7"), "<answer>7</answer><answer>8</answer>")
 
 
 def test_a_completion_over_the_limit_is_wrong() -> None:
     text = "<answer>7</answer>"
-    assert score("chain_sum", number_task("7"), text.rjust(MAX_COMPLETION))
-    assert not score("chain_sum", number_task("7"), text.rjust(MAX_COMPLETION + 1))
+    assert score(number_task("7"), text.rjust(MAX_COMPLETION))
+    assert not score(number_task("7"), text.rjust(MAX_COMPLETION + 1))
 
 
 @pytest.mark.parametrize("answer", ["-42", "-042", " -42\n"])
@@ -375,7 +375,7 @@ answers = st.lists(pieces | st.text(max_size=5), max_size=30).map("".join)
 @given(st.sampled_from(TASKS), answers | st.text(st.characters(exclude_categories=())))
 def test_every_text_has_a_score(task: Task, text: str) -> None:
     assert right(task, text) in (True, False)
-    assert score(task.dataset, task, text) in (True, False)
+    assert score(task, text) in (True, False)
 
 
 FLOODS = [
@@ -403,6 +403,6 @@ def test_no_flood_takes_five_milliseconds(flood: str) -> None:
         times = []
         for _ in range(3):
             start = time.process_time()
-            score(task.dataset, task, completion)
+            score(task, completion)
             times.append(time.process_time() - start)
         assert min(times) < 0.005

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from sapo_node.groups.prompt import ANSWER_BEGIN, ANSWER_END
-from sapo_node.verification.tasks import plugins
-from sapo_node.verification.tasks.scorers import score
-from sapo_node.verification.tasks.task import Task
+from sapo_node.tasks import plugins
+from sapo_node.tasks.answer import ANSWER_BEGIN, ANSWER_END
+from sapo_node.tasks.score import score
+from sapo_node.tasks.task import Task
 
 _EXPRESSION = re.compile(r"(?:[(-][( -]*)?[0-9][0-9 ()+*/-]*")
 _COUNTED = re.compile(r"([0-9]+) [a-z ]+?(?=,|\?)")
@@ -28,7 +28,7 @@ def worked_example(task: Task) -> str:
         shown = plugins.example(task.dataset, task.prompt, task.answer) or _tagged(task.answer)
     else:
         shown = _WORKINGS.get(task.dataset, _none)(task) + _tagged(task.answer)
-    return shown if score(task.dataset, task, shown) else ""
+    return shown if score(task, shown) else ""
 
 
 def _tagged(answer: str) -> str:

@@ -1,0 +1,92 @@
+"""Datasets of reasoning-gym, without the rest of that package.
+
+`import reasoning_gym` imports a hundred datasets, and sympy and matplotlib with them. That takes two CPU-seconds and
+110 MB in each sandbox. This module imports a dataset's module when that dataset is asked for.
+
+The modules are imported under a name of their own. So a task of another package that imports reasoning_gym gets all of
+it, before or after.
+"""
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sapo_node.tasks.divisors import common_divisors
+
+_THEIRS = "reasoning_gym"
+_OURS = f"{__package__}.{_THEIRS}"
+_FAMILIES = (
+    "algebra",
+    "algorithmic",
+    "arc",
+    "arithmetic",
+    "code",
+    "cognition",
+    "games",
+    "geometry",
+    "graphs",
+    "induction",
+    "logic",
+    "probability",
+)
+"""The packages whose __init__ would import all datasets in them."""
+
+
+def create(dataset: str, module: str, config: Mapping[str, Any]) -> Any:
+    """Return the dataset object with this configuration. Its item n is the first item of seed n.
+
+    `module` is the name of the dataset's module inside reasoning_gym. Raises ImportError if the package is not
+    installed, and what the dataset raises for a configuration that it refuses.
+    """
+    _package()
+    with _as_theirs(sys.modules[_OURS]):
+        loaded: Any = import_module(f"{_OURS}.{module}")
+        factory = import_module(f"{_OURS}.factory")
+    if dataset == "basic_arithmetic":
+        # The library's function needs more than the processor limit of a batch for 1 of 45,000 items of `paper-nine`.
+        loaded.find_common_divisors = common_divisors
+    # A dataset seeds item n with seed + n. So item n of seed 0 is item 0 of seed n.
+    return factory.create_dataset(dataset, seed=0, size=1, **config)
+
+
+@functools.cache
+def _package() -> None:
+    """Prepare the package, without its datasets. Raises ImportError if it is not installed."""
+    found = find_spec(_THEIRS)
+    if found is None or found.origin is None:
+        raise ImportError(f"{_THEIRS} is not installed")
+    root = Path(found.origin).parent
+    for name in ("", *_FAMILIES):
+        # A package that is there already is not imported, and so imports none of its datasets.
+        package = ModuleType(f"{_OURS}.{name}".rstrip("."))
+        package.__path__ = [str(root / name)]
+        sys.modules[package.__name__] = package
+    with _as_theirs(sys.modules[_OURS]):
+        data: Any = import_module(f"{_OURS}.data")
+    # Datasets read word lists when they are made. The library's functions would import all of the package for that, and
+    # the sandbox can read no file once it is confined.
+    data.get_data_file_path = (root / "data").joinpath
+    data.read_data_file = functools.cache(lambda name: (root / "data" / name).read_text("utf-8"))
+
+
+@contextmanager
+def _as_theirs(package: ModuleType) -> Iterator[None]:
+    """Let `package` be reasoning_gym for a while: some of its modules import others by that name."""
+    before = _taken_out()
+    sys.modules[_THEIRS] = package
+    try:
+        yield
+    finally:
+        _taken_out()
+        sys.modules.update(before)
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] == _THEIRS]
+    return {name: sys.modules.pop(name) for name in names}
