@@ -72,7 +72,7 @@ def _dataset(dataset: str, config_json: str) -> Any:
     if refused:
         raise TaskError(f"the configuration of {dataset} may not set {', '.join(sorted(refused))}")
     try:
-        return create(dataset, DATASETS[dataset].module, config)
+        return create(dataset, DATASETS[dataset].module, {**DATASETS[dataset].defaults, **config})
     except (TypeError, ValueError, AssertionError, AttributeError) as error:
         raise TaskError(f"reasoning-gym refuses the configuration of {dataset}: {error}") from error
 

@@ -1,8 +1,9 @@
 """The catalogue: each dataset of reasoning-gym that a manifest may name, with its module and this project's scorer."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from sapo_node.tasks.logic import follows_from_premises
 from sapo_node.tasks.scorers import (
@@ -28,6 +29,9 @@ class Dataset:
     module: str
     """Its module inside the package reasoning_gym."""
     scorer: Scorer
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Values of its configuration that this project changes, unless a manifest sets them: a floating-point number, for
+    instance, which a manifest cannot hold, or a size at which no constant answer pays."""
     graded: bool = False
     """True if the scorer returns shares, so that a manifest may give the task more than one level."""
 
