@@ -98,7 +98,7 @@ class Author:
         return self.key.public_key().public_bytes_raw()
 
     def body(self, text: str = "I think so. <answer>1</answer>") -> Body:
-        return Body(tuple(Completion(text, Finish.STOP) for _ in range(self.manifest.completions)))
+        return Body(tuple(Completion((text,), Finish.STOP) for _ in range(self.manifest.completions)))
 
     def header(self, bodies: list[bytes], *, epoch: int = 0, counter: int = 0) -> Header:
         claims = tuple(k % 2 == 0 for k in range(self.manifest.completions))

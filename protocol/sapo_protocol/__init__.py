@@ -15,6 +15,8 @@ from .evidence import Equivocation, Evidence, decode_evidence, encode_evidence, 
 from .header import GroupHeader, Header, decode_header, encode_header
 from .keys import peer_id, public_key_of
 from .manifest import (
+    AnswerKind,
+    FileSource,
     Manifest,
     TaskSpec,
     decode_manifest,
@@ -57,12 +59,14 @@ from .topics import (
 __all__ = [
     "ASSIGNED_SEEDS",
     "ROLLOUT_DOMAIN",
+    "AnswerKind",
     "Assignment",
     "Body",
     "Completion",
     "Delivered",
     "Equivocation",
     "Evidence",
+    "FileSource",
     "Finish",
     "GetRequest",
     "GroupHeader",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .cbor import encode
 from .manifest import Manifest, TaskSpec
 
-TASK_DOMAIN = "sapo/task/1"
+TASK_DOMAIN = "sapo/task/2"
 ASSIGNED_SEEDS = 2**31
 """Assigned tasks have seeds below this; held-out measurement uses the seeds from here up, so the two are disjoint."""
 

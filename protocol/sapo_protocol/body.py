@@ -20,10 +20,16 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One completion, decoded to text."""
+    """One completion, decoded to text: what the policy wrote in each turn of its task."""
 
-    text: str
+    turns: tuple[str, ...]
+    """One text for a task of one turn, which is the usual case."""
     finish: Finish
+
+    @property
+    def text(self) -> str:
+        """The texts of all turns, one after another."""
+        return "".join(self.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Body:
 
 def encode_body(body: Body) -> bytes:
     """The bytes whose SHA-256 the header names."""
-    completions: list[Value] = [{"finish": each.finish.value, "text": each.text} for each in body.completions]
+    completions: list[Value] = [{"finish": each.finish.value, "turns": list(each.turns)} for each in body.completions]
     value: dict[str, Value] = {"completions": completions}
     if body.model:
         value["model"] = body.model
@@ -61,13 +67,20 @@ def decode_body(data: bytes, manifest: Manifest) -> Body:
 
 
 def _completion(value: Value, manifest: Manifest) -> Completion:
-    table = _table(value, {"finish", "text"})
-    text, finish = table["text"], table["finish"]
-    if not isinstance(text, str) or len(text.encode()) > manifest.max_completion_bytes:  # BODY-4
-        raise RemoteError(Layer.BODY, f"a completion is text of at most {manifest.max_completion_bytes} bytes")
+    table = _table(value, {"finish", "turns"})
+    finish = table["finish"]
+    turns = [text for text in _list(table["turns"]) if isinstance(text, str)]
+    if not 1 <= len(turns) <= manifest.max_turns or turns != table["turns"]:  # BODY-7
+        raise RemoteError(Layer.BODY, f"a completion has 1 to {manifest.max_turns} turns, each a text")
+    if sum(len(text.encode()) for text in turns) > manifest.max_completion_bytes:  # BODY-4
+        raise RemoteError(Layer.BODY, f"a completion has at most {manifest.max_completion_bytes} bytes of text")
     if finish not in tuple(Finish):  # BODY-5
         raise RemoteError(Layer.BODY, "finish is neither stop nor length")
-    return Completion(text, Finish(finish))
+    return Completion(tuple(turns), Finish(finish))
+
+
+def _list(value: Value) -> list[Value]:
+    return value if isinstance(value, list) else []
 
 
 def _table(value: Value, required: AbstractSet[str], optional: AbstractSet[str] = frozenset()) -> Mapping[str, Value]:

@@ -21,7 +21,7 @@ from .errors import Layer, RemoteError
 from .limits import MAX_ENVELOPE_BYTES
 from .signature import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, verify_signature
 
-ROLLOUT_DOMAIN = "sapo/rollout/1"
+ROLLOUT_DOMAIN = "sapo/rollout/2"
 
 _START = bytes.fromhex("d284")
 _PROTECTED = bytes.fromhex("a201320458") + bytes([PUBLIC_KEY_BYTES])

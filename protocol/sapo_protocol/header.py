@@ -20,8 +20,9 @@ class GroupHeader:
 
     digest: bytes
     """SHA-256 of the deterministic CBOR of [prompt, answer]."""
-    claims: tuple[bool, ...]
-    """The reward that the issuer claims for each completion. Claims order a verifier's work and never set a reward."""
+    claims: tuple[int, ...]
+    """The level, 0 to 255, that the issuer claims for each completion. Claims order a verifier's work and never set a
+    reward."""
     body: bytes
     """SHA-256 of the encoded body."""
 
@@ -39,7 +40,7 @@ class Header:
 def encode_header(header: Header) -> bytes:
     """The payload that is signed."""
     groups: list[Value] = [
-        {"body": group.body, "claims": list(group.claims), "digest": group.digest} for group in header.groups
+        {"body": group.body, "claims": bytes(group.claims), "digest": group.digest} for group in header.groups
     ]
     return encode({"counter": header.counter, "epoch": header.epoch, "groups": groups})
 
@@ -50,8 +51,8 @@ def decode_header(payload: bytes, manifest: Manifest) -> Header:
     if match is None:
         raise RemoteError(
             Layer.HEADER,
-            f"not {{counter, epoch, groups: 1 to {limits.MAX_GROUPS} of {{body, claims of {manifest.completions}, "
-            "digest}, x?} in its one encoding",
+            f"not {{counter, epoch, groups: 1 to {limits.MAX_GROUPS} of {{body, claims of "
+            f"{manifest.completions} bytes, digest}}, x?}} in its one encoding",
         )
     epoch, count, groups, counter = match.groups()
     found = _group_form(manifest.completions).findall(groups)
@@ -63,19 +64,18 @@ def decode_header(payload: bytes, manifest: Manifest) -> Header:
     return Header(
         _number(epoch),
         number,
-        tuple([GroupHeader(digest, tuple(map(_IS_TRUE, claims)), body) for body, claims, digest in found]),
+        tuple([GroupHeader(digest, tuple(claims), body) for body, claims, digest in found]),
     )
 
 
 _THREE_KEYS, _FOUR_KEYS_AND_X = b"\xa3", b"\xa4\x61x"
-_IS_TRUE = b"\xf5"[0].__eq__
 
 # A number in its shortest form: a wider one must not begin with zeros.
 _NUMBER = rb"([\x00-\x17]|\x18[\x18-\xff]|\x19(?!\x00).{2}|\x1a(?!\x00{2}).{4}|\x1b(?!\x00{4}).{8})"
 
 
 def _group_pattern(completions: int) -> bytes:
-    claims = re.escape(bytes([0x80 + completions])) + rb"([\xf4\xf5]{%d})" % completions
+    claims = re.escape(bytes([0x40 + completions])) + rb"(.{%d})" % completions
     return rb"\xa3\x64body\x58\x20(.{32})\x66claims" + claims + rb"\x66digest\x58\x20(.{32})"
 
 

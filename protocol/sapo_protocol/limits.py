@@ -15,6 +15,21 @@ MIN_COMPLETIONS, MAX_COMPLETIONS = 2, 16
 MAX_COMPLETION_BYTES = 65_536
 """UTF-8 bytes of one completion."""
 
+MAX_LEVELS = 255
+"""L, the highest level of a task: a header has one byte for each claim."""
+
+MAX_TURNS = 16
+"""Turns of one completion."""
+
+MAX_FILE_ROWS = 2**24
+"""Rows of a file that defines a task."""
+
+MAX_ORIGIN_BYTES = 512
+"""UTF-8 bytes of the text that says where a file comes from."""
+
+MAX_BOOTSTRAP_PEERS, MAX_BOOTSTRAP_BYTES = 16, 256
+"""Addresses in the hint beside a manifest, and the bytes of each."""
+
 MAX_MODEL_LABEL_BYTES = 64
 """UTF-8 bytes of the sender's label for its model."""
 

@@ -7,7 +7,7 @@ from .cbor import encode
 from .errors import Layer, RemoteError
 from .manifest import Manifest
 
-SHARD_DOMAIN = "sapo/shard/1"
+SHARD_DOMAIN = "sapo/shard/2"
 
 
 class Topic(StrEnum):

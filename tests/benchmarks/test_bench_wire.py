@@ -146,7 +146,7 @@ async def test_bytes_on_the_wire_against_other_ways_to_write_the_same_round(tmp_
         )
         nursery.cancel_scope.cancel()
     texts = [[each.text for each in group] for group in groups]
-    bodies = [encode_body(Body(tuple(Completion(each.text, Finish.STOP) for each in group))) for group in groups]
+    bodies = [encode_body(Body(tuple(Completion((each.text,), Finish.STOP) for each in group))) for group in groups]
     ours = len(encode_message(author.envelope(author.header(bodies)), tuple(bodies)))
     paper = [
         {

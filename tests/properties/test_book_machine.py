@@ -66,7 +66,7 @@ class Waiting:
 def rollout_of(author: int, epoch: int, counter: int) -> Rollout:
     """A signed round of two groups with both bodies."""
     texts = [f"{author} {epoch} {counter} {k}" for k in range(2)]
-    bodies = [encode_body(Body((Completion(text, Finish.STOP),) * MANIFEST.completions)) for text in texts]
+    bodies = [encode_body(Body((Completion((text,), Finish.STOP),) * MANIFEST.completions)) for text in texts]
     claims = (True,) * MANIFEST.completions
     groups = tuple(GroupHeader(bytes(32), claims, hashlib.sha256(body).digest()) for body in bodies)
     payload = encode_header(Header(epoch, counter, groups))

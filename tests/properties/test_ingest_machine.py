@@ -74,7 +74,7 @@ class Content:
 @cache
 def bodies_of(content: Content) -> tuple[bytes, ...]:
     texts = [f"{content} {k}" for k in range(GROUPS)]
-    return tuple(encode_body(Body((Completion(text, Finish.STOP),) * MANIFEST.completions)) for text in texts)
+    return tuple(encode_body(Body((Completion((text,), Finish.STOP),) * MANIFEST.completions)) for text in texts)
 
 
 @cache

@@ -271,7 +271,7 @@ class TrainerMachine(RuleBasedStateMachine):
 
     def verified(self, peer: str, epoch: int) -> VerifiedGroup:
         self.made += 1
-        texts = tuple(Completion(text, Finish.STOP) for text in ("right", "wrong"))
+        texts = tuple(Completion((text,), Finish.STOP) for text in ("right", "wrong"))
         return VerifiedGroup(peer, epoch, self.made, 0, "products", f"{peer} {self.made}", texts, (True, False))
 
     def round(self, local: int, external: int):

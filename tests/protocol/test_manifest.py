@@ -40,7 +40,7 @@ BAD = {
     "not TOML": ("name =", "not valid TOML"),
     "an unknown key": ("colour = 1\n" + TEXT, "unknown key 'colour'"),
     "a missing key": (TEXT.replace("genesis", "# genesis", 1), "the key 'genesis' is missing"),
-    "another protocol version": (TEXT.replace("version = 1", "version = 2", 1), "protocol version 2"),
+    "another protocol version": (TEXT.replace("version = 2", "version = 1", 1), "protocol version 1"),
     "a float in a task's configuration": (TEXT.replace("config = {", "config = { p = 0.5,", 1), "unsigned integer"),
     "a negative integer in a task's configuration": (TEXT.replace("config = {", "config = { p = -1,", 1), "unsigned"),
     "one completion per group": (TEXT.replace("completions = 8", "completions = 1", 1), "completions is 1"),

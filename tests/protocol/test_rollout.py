@@ -105,7 +105,7 @@ def test_a_body_is_refused_with(author, manifest, mutate):
 
 
 def test_a_completion_at_the_limit_is_accepted(manifest):
-    body = Body((Completion("\u00e9" * 512, Finish.LENGTH),) * 8)
+    body = Body((Completion(("\u00e9" * 512,), Finish.LENGTH),) * 8)
     assert decode_body(encode_body(body), manifest) == body
 
 

@@ -41,7 +41,7 @@ STARTER = load_manifest("starter")
 
 MANIFESTS = {
     "name": ('name = "starter"', 'name = "../../etc"'),
-    "version": ("version = 1", "version = 2"),
+    "version": ("version = 2", "version = 1"),
     "genesis": ("genesis = 1767225600", "genesis = -1"),
     "epoch_seconds": ("epoch_seconds = 600", "epoch_seconds = 1"),
     "max_rounds": ("max_rounds = 2400", "max_rounds = 0"),

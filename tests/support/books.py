@@ -31,7 +31,7 @@ from sapo_protocol import (
 @cache
 def _rollout() -> Rollout:
     manifest = load_manifest("starter")
-    body = encode_body(Body((Completion("text", Finish.STOP),) * manifest.completions))
+    body = encode_body(Body((Completion(("text",), Finish.STOP),) * manifest.completions))
     group = GroupHeader(bytes(32), (True,) * manifest.completions, hashlib.sha256(body).digest())
     envelope = seal(
         encode_header(Header(0, 0, (group,))),

@@ -80,7 +80,7 @@ def external(counter):
     texts = [f"2*3={6 if k % 2 else 7}. So <answer>{6 if k % 2 else 7}</answer>" for k in range(8)]
     return VerifiedGroup(
         *("peer", 10, counter, 0, "products", "What is 2 * 3?"),
-        tuple(Completion(text, Finish.STOP) for text in texts),
+        tuple(Completion((text,), Finish.STOP) for text in texts),
         tuple(bool(k % 2) for k in range(8)),
     )
 

@@ -23,7 +23,7 @@ def right_and_wrong(author, k=0, *, epoch=5, counter=0, right=3):
     assignment = assign(author.manifest, author.issuer, epoch, counter, k)
     task = build_task(assignment.spec.dataset, assignment.spec.config, assignment.seed)
     texts = [f"so <answer>{task.answer}</answer>"] * right + ["so <answer>no</answer>"] * (8 - right)
-    body = Body(tuple(Completion(text, Finish.STOP) for text in texts))
+    body = Body(tuple(Completion((text,), Finish.STOP) for text in texts))
     claims = tuple(number < right for number in range(8))
     group = GroupHeader(task_digest(task.prompt, task.answer), claims, hashlib.sha256(encode_body(body)).digest())
     return group, body, task

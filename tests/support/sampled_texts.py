@@ -34,7 +34,7 @@ def own(rng, *, phrases=0, right=True, dataset="products", answers=8):
 def others(rng, counter, *, phrase="", peer="a", dataset="products"):
     """A group of a peer's, half right; its right answers say the phrase."""
     rewards = tuple(n < 4 for n in range(8))
-    completions = tuple(Completion(text(rng, phrase if right else ""), Finish.STOP) for right in rewards)
+    completions = tuple(Completion((text(rng, phrase if right else ""),), Finish.STOP) for right in rewards)
     return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, rewards)
 
 

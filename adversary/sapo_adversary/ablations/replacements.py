@@ -172,7 +172,7 @@ class BelievesClaims(Verifier):
                     dataset=request.dataset,
                     prompt=task.prompt,
                     completions=body.completions,
-                    rewards=header.claims,
+                    rewards=tuple(map(bool, header.claims)),
                 )
         return found
 
@@ -180,7 +180,7 @@ class BelievesClaims(Verifier):
 class KeepsZeroAdvantage(Verifier):
     """Keeps groups without advantage."""
 
-    def _is_without_advantage(self, rewards: Sequence[bool]) -> bool:
+    def _is_without_advantage(self, rewards: Sequence[int]) -> bool:
         del rewards
         return False
 

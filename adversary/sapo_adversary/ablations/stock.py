@@ -66,7 +66,7 @@ def decode_header(payload: bytes, manifest: Manifest) -> Header:
     with _boundary(Layer.HEADER):
         value = cbor2.loads(payload)
         groups = [
-            GroupHeader(bytes(group["digest"]), tuple(map(bool, group["claims"])), bytes(group["body"]))
+            GroupHeader(bytes(group["digest"]), tuple(group["claims"]), bytes(group["body"]))
             for group in value["groups"]
         ]
         header = Header(int(value["epoch"]), int(value["counter"]), tuple(groups))
@@ -79,7 +79,7 @@ def decode_body(data: bytes, manifest: Manifest) -> Body:
     """Stands for `sapo_protocol.decode_body`."""
     with _boundary(Layer.BODY):
         entries = cbor2.loads(data)["completions"]
-        completions = tuple(Completion(str(each["text"]), Finish(each["finish"])) for each in entries)
+        completions = tuple(Completion(tuple(map(str, each["turns"])), Finish(each["finish"])) for each in entries)
     if len(completions) != manifest.completions:
         raise RemoteError(Layer.BODY, "another number of completions than this swarm has")
     return Body(completions)

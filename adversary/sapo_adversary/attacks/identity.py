@@ -149,7 +149,7 @@ def _zeros(_message: bytes) -> bytes:
     return IDENTITY + bytes(32)
 
 
-DOMAINS = ("sapo/evidence/1", "sapo/rollout/2", "sapo/rollout", "sapo/task/1", "libp2p-peer-record", "")
+DOMAINS = ("sapo/evidence/1", "sapo/rollout/1", "sapo/rollout", "sapo/task/2", "libp2p-peer-record", "")
 """Other domains that a key may sign for."""
 
 

@@ -136,7 +136,7 @@ class Kit:
 
     def group(self, task: Solution, texts: Sequence[str], claims: Iterable[bool]) -> Group:
         """A group of these texts with these claims."""
-        body = encode_body(Body(tuple(Completion(text, Finish.STOP) for text in texts)))
+        body = encode_body(Body(tuple(Completion((text,), Finish.STOP) for text in texts)))
         return Group(GroupHeader(task.digest, tuple(claims), hashlib.sha256(body).digest()), body)
 
     def honest(self, key: Key, epoch: int, counter: int, k: int) -> Group:

@@ -73,7 +73,7 @@ class Copycat(Attack):
         for task, group, body in self.kit.heard(message):
             if len(set(group.claims)) > 1:
                 texts = tuple(completion.text for completion in body.completions)
-                self._heard.append(_Copy(self.kit.solve(task).prompt, texts, group.claims))
+                self._heard.append(_Copy(self.kit.solve(task).prompt, texts, tuple(map(bool, group.claims))))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """A round of copies; every second one is edited."""

@@ -46,7 +46,7 @@ from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
 from sapo_node.trust.limits import LIMITS, Limits
-from sapo_protocol import Completion, Manifest, Rollout, Sealed, encode_message, peer_id
+from sapo_protocol import Completion, Finish, Manifest, Rollout, Sealed, encode_message, peer_id
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS arrived (
@@ -289,7 +289,7 @@ class Book:
         """Put a verified group on offer, unless the book knows it. The peer's groups that arrived first make room. A
         group whose body was missing before is entered anew.
         """
-        completions = json.dumps(to_json(group.completions))
+        completions = json.dumps([{"text": each.text, "finish": each.finish} for each in group.completions])
         envelope, body = signed
         with self._database.transaction():
             added = self._insert(
@@ -393,7 +393,8 @@ class Book:
             *key,
         )
         with self._database.decoding():
-            found = from_json(tuple[Completion, ...], json.loads(completions))
+            stored = from_json(tuple[Sampled, ...], json.loads(completions))
+            found = tuple(Completion((each.text,), Finish(each.finish)) for each in stored)
             correct = from_json(tuple[bool, ...], json.loads(rewards))
             return VerifiedGroup(*key, dataset, prompt, found, _matched(correct, found))
 

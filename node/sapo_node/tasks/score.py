@@ -8,7 +8,7 @@ from sapo_node.tasks.answer import extract_answer
 from sapo_node.tasks.datasets import scorer_of
 from sapo_node.tasks.task import Task, Verdict
 
-SCORER_VERSION = 1
+SCORER_VERSION = 2
 """Version of all scorers in this module. A manifest names a version for each task."""
 
 MAX_ANSWER = 4_096

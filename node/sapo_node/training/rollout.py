@@ -141,7 +141,7 @@ class Contribution:
         """Sign the round, store the signed bytes, then publish them. Texts that fit into no message are not sent."""
         bodies = [
             encode_body(
-                Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._model)
+                Body(tuple(Completion((each.text,), Finish(each.finish)) for each in group.completions), self._model)
             )
             for group in local
         ]

@@ -105,7 +105,7 @@ class Verifier:
         """Report an offence of the issuer (a peer id): it signed what any peer may have forwarded."""
         self._ledger.report(issuer, fact)
 
-    def _is_without_advantage(self, rewards: Sequence[bool]) -> bool:
+    def _is_without_advantage(self, rewards: Sequence[int]) -> bool:
         """Return whether all rewards, claimed or computed, are equal: the group has zero advantage."""
         return len(set(rewards)) == 1
 

@@ -144,7 +144,7 @@ def own(*texts, right=True):
 
 def offered(*texts, counter=0, right=4):
     rewards = tuple(number < right for number in range(8))
-    said = tuple(Completion(texts[number % len(texts)], Finish.STOP) for number in range(8))
+    said = tuple(Completion((texts[number % len(texts)],), Finish.STOP) for number in range(8))
     return VerifiedGroup("a", 10, counter, 0, "products", "?", said, rewards)
 
 
@@ -405,7 +405,7 @@ async def sender_is_heard_without_end(undefended):
 
 
 def group(peer, counter, *, length=50):
-    completions = tuple(Completion("x" * length, Finish.STOP) for _ in range(8))
+    completions = tuple(Completion(("x" * length,), Finish.STOP) for _ in range(8))
     return VerifiedGroup(peer, 10, counter, 0, "products", "?", completions, tuple(n < 4 for n in range(8)))
 
 

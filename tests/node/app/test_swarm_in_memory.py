@@ -45,7 +45,7 @@ from swarm_parts import KnowingScorer, Oracle, trained_groups
 
 ROUND_SECONDS = 2.0
 SAMPLING_STATE = "SELECT part, step, state FROM sampling_state"
-ANSWERS = tuple(Completion("so <answer>1</answer>", Finish.STOP) for _ in range(8))
+ANSWERS = tuple(Completion(("so <answer>1</answer>",), Finish.STOP) for _ in range(8))
 VERIFIED = VerifiedGroup("a", 10, 0, 0, "products", "2*3?", ANSWERS, (True,) * 4 + (False,) * 4)
 
 

@@ -43,7 +43,7 @@ async def groups(manifest, tmp_path):
     verified = []
     for place, (task, given) in enumerate(zip(tasks, answers, strict=True)):
         rewards = tuple(bool(score(task, each.text)) for each in given)
-        completions = tuple(Completion(each.text, Finish(each.finish)) for each in given)
+        completions = tuple(Completion((each.text,), Finish(each.finish)) for each in given)
         verified.append(VerifiedGroup("peer", 1, place, 0, task.dataset, task.prompt, completions, rewards))
     return verified
 

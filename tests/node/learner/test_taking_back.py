@@ -126,7 +126,7 @@ def once(moment, error):
 
 def external(peer, step, text):
     texts = (f"{text} so it is <answer>4</answer>", "no")
-    completions = tuple(Completion(each, Finish.STOP) for each in texts)
+    completions = tuple(Completion((each,), Finish.STOP) for each in texts)
     group = VerifiedGroup(peer, 5, step, 0, "products", PROMPT, completions, (True, False))
     return WeightedGroup(group, 0.5, tuple(advantages((1, 0))))
 

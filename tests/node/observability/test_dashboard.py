@@ -46,7 +46,7 @@ async def page(database, nursery, tmp_path):
 def fill(database, text=EVIL):
     """A peer that is known, a group of it and a notice, all of them with the text wherever one can be."""
     Ledger(database).report(f"12D3KooW{text}", Fact.FALSE_CLAIM)
-    completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
+    completions = tuple(Completion((text,), Finish.STOP) for _ in range(8))
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
     book = book_of(database)
     book.offer(group, text)
@@ -380,7 +380,7 @@ def test_any_other_place_is_refused(text):
 async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, database, tab):
     fill(database)
     History(database).record(REPORT)
-    group = VerifiedGroup("12D3KooWpeer", 10, 1, 0, "sums", "2+2?", (Completion(EVIL, Finish.STOP),), (True,))
+    group = VerifiedGroup("12D3KooWpeer", 10, 1, 0, "sums", "2+2?", (Completion((EVIL,), Finish.STOP),), (True,))
     book, spans = book_of(database), (((5, 10),),)
     outcome = Outcome(weight=1, advantages=(1,), masked_spans=spans, tokens=9)
     book.report(3, book.commit(3, group), "", outcome)

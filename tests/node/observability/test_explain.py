@@ -86,7 +86,7 @@ def verify(manifest, database, book):
 
 
 def group(counter=0, text="so <answer>1</answer>"):
-    completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
+    completions = tuple(Completion((text,), Finish.STOP) for _ in range(8))
     return VerifiedGroup("a", 10, counter, 0, "products", "2*3?", completions, (True,) * 4 + (False,) * 4)
 
 

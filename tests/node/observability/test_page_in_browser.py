@@ -151,7 +151,7 @@ async def test_the_address_with_its_token_opens_the_page_from_a_link_on_another_
 
 def trained_on(database, text, outcome):
     book = book_of(database)
-    group = VerifiedGroup("12D3KooWpeer", 3, 0, 0, "sums", "2+2?", (Completion(text, Finish.STOP),), (True,))
+    group = VerifiedGroup("12D3KooWpeer", 3, 0, 0, "sums", "2+2?", (Completion((text,), Finish.STOP),), (True,))
     book.report(7, book.commit(7, group), "", outcome)
 
 

@@ -157,7 +157,7 @@ def test_texts_that_are_on_offer_no_more_are_not_kept():
     equations = Filters(["equation"], PassRates())
     tracemalloc.start()
     for number in range(40):
-        texts = tuple(Completion(f"{number} {place} " * 10_000, Finish.STOP) for place in range(2))
+        texts = tuple(Completion((f"{number} {place} " * 10_000,), Finish.STOP) for place in range(2))
         equations.offer([VerifiedGroup("peer", 1, number, 0, "products", "?", texts, (True, False))])
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -202,10 +202,10 @@ def test_only_right_answers_are_kept_out():
     group = others(random.Random(1), 0)
     bad = VerifiedGroup(
         *("a", 10, 0, 0, "products", "?"),
-        tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in group.rewards),
+        tuple(Completion(("2+2=5 <answer>4</answer>",), Finish.STOP) for _ in group.rewards),
         group.rewards,
     )
-    good = replace(bad, completions=(Completion("2+2=4", Finish.STOP), *bad.completions[1:]))
+    good = replace(bad, completions=(Completion(("2+2=4",), Finish.STOP), *bad.completions[1:]))
     [offered], _ = Filters(["equation"], PassRates()).offer([good])
     assert offered.rejected == {1: "equation", 2: "equation", 3: "equation"}
     assert offered.advantages((0.9,) * 4 + (-0.9,) * 4) == (0.9, 0.0, 0.0, 0.0) + (-0.9,) * 4
@@ -213,7 +213,7 @@ def test_only_right_answers_are_kept_out():
 
 def test_a_group_of_which_nothing_is_left_makes_room_for_others():
     good = others(random.Random(1), 1)
-    wrong = tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in good.rewards)
+    wrong = tuple(Completion(("2+2=5 <answer>4</answer>",), Finish.STOP) for _ in good.rewards)
     bad = VerifiedGroup("a", 10, 0, 0, "products", "?", wrong, good.rewards)
     assert Filters(["equation"], PassRates()).offer([bad, good]) == ([Offered(good)], [(bad, "equation")])
 
@@ -231,7 +231,7 @@ TWICE = "My guess is <answer>5</answer> 2+2=4. So <answer>4</answer>"
 
 def saying(text):
     group = others(random.Random(1), 0)
-    return replace(group, completions=(Completion(text, Finish.STOP),) * len(group.completions))
+    return replace(group, completions=(Completion((text,), Finish.STOP),) * len(group.completions))
 
 
 @pytest.mark.parametrize("names", [(), FILTERS], ids=["without filters", "with all filters"])
@@ -318,7 +318,7 @@ def masks_of(text):
         says = replace(group.completions[0], text=f"; {group.completions[0].text}")
         names.observe([replace(group, completions=(says, *group.completions[1:])) if number % 2 else group])
     names.offer([others(rng, number, phrase=";") for number in range(20)])
-    completion = Completion(text, Finish.STOP)
+    completion = Completion((text,), Finish.STOP)
     return names.mask(VerifiedGroup("a", 10, 99, 0, "products", "?", (completion,), (True,)))[0]
 
 

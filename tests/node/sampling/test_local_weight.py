@@ -26,21 +26,21 @@ def own(*, right=3, length=LENGTH):
 
 def others(peer, counter, *, right=4, length=LENGTH):
     rewards = tuple(number < right for number in range(8))
-    completions = tuple(Completion("y" * length, Finish.STOP) for _ in rewards)
+    completions = tuple(Completion(("y" * length,), Finish.STOP) for _ in rewards)
     return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
 
 
 def light(peer, counter):
     """A group of one short correct completion and seven empty ones."""
     rewards = (True,) + (False,) * 7
-    completions = tuple(Completion("<answer>7</answer>" * reward, Finish.STOP) for reward in rewards)
+    completions = tuple(Completion(("<answer>7</answer>" * reward,), Finish.STOP) for reward in rewards)
     return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
 
 
 def heavy(peer, counter, *, right, wrong=0):
     """A group with so many correct completions, and with incorrect ones of another length."""
     rewards = tuple(number < right for number in range(8))
-    completions = tuple(Completion("y" * (LENGTH if reward else wrong), Finish.STOP) for reward in rewards)
+    completions = tuple(Completion(("y" * (LENGTH if reward else wrong),), Finish.STOP) for reward in rewards)
     return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
 
 

@@ -60,7 +60,7 @@ def own(rng, phrase=""):
 
 def others(rng, counter, *, phrase="", peer="a"):
     rewards = (True,) * 4 + (False,) * 4
-    completions = tuple(Completion(text(rng, phrase if right else ""), Finish.STOP) for right in rewards)
+    completions = tuple(Completion((text(rng, phrase if right else ""),), Finish.STOP) for right in rewards)
     return VerifiedGroup(peer, 10, counter, 0, "products", "?", completions, rewards)
 
 
@@ -79,7 +79,7 @@ def test_a_node_that_starts_again_knows_what_it_knew(database, rng):
     assert again.pass_rates.pass_rate("products") == before.pass_rates.pass_rate("products") != 0
     assert again.ratio.split() == before.ratio.split()
     habit = others(rng, 99, phrase=PHRASE)
-    longest = VerifiedGroup("b", 10, 0, 0, "products", "?", (Completion("x" * 500, Finish.STOP),) * 2, (True, False))
+    longest = VerifiedGroup("b", 10, 0, 0, "products", "?", (Completion(("x" * 500,), Finish.STOP),) * 2, (True, False))
     for parts in (before, again):
         parts.filters.offer([habit])
         masked = parts.filters.mask(habit)
@@ -148,7 +148,7 @@ def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
     rewards = (True,) * 8
     filled = NgramFilter(lambda _: Tier.STRANGER)
     for number in range(300):
-        texts = tuple(Completion(f"{number:04} " + "x" * 1_000, Finish.STOP) for _ in rewards)
+        texts = tuple(Completion((f"{number:04} " + "x" * 1_000,), Finish.STOP) for _ in rewards)
         groups = [VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)]
         look(filled, groups)
         filled.trained(groups[0], groups[0].correct)

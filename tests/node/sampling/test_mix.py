@@ -18,7 +18,7 @@ def own(right):
 
 
 def others(right):
-    completions = tuple(Completion("x", Finish.STOP) for _ in range(8))
+    completions = tuple(Completion(("x",), Finish.STOP) for _ in range(8))
     return VerifiedGroup("peer", 0, 0, 0, "products", "", completions, tuple(number < right for number in range(8)))
 
 

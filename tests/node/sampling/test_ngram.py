@@ -195,7 +195,9 @@ def local_group(rng, *said):
     texts = [
         f"{text(rng).split('<')[0]}{words}{' <answer>1</answer>' if answers else ''}" for words, answers, _ in said
     ]
-    return Own("products", tuple(Completion(each, Finish.STOP) for each in texts), tuple(right for *_, right in said))
+    return Own(
+        "products", tuple(Completion((each,), Finish.STOP) for each in texts), tuple(right for *_, right in said)
+    )
 
 
 def with_phrase_before_the_answer(group):

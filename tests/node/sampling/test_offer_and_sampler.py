@@ -26,7 +26,7 @@ PEERS = [peer_id(bytes([n]) * 32) for n in range(1, 30)]
 
 
 def group(peer=PEERS[0], counter=0, *, epoch=10, length=50, right=4):
-    completions = tuple(Completion("x" * length, Finish.STOP) for _ in range(8))
+    completions = tuple(Completion(("x" * length,), Finish.STOP) for _ in range(8))
     rewards = tuple(number < right for number in range(8))
     return VerifiedGroup(peer, epoch, counter, 0, "products", "What is 2 * 3?", completions, rewards)
 

@@ -40,7 +40,7 @@ class Answers:
 
 
 def group_of(peer, counter):
-    completions = tuple(Completion(f"theirs {number}", Finish.STOP) for number in range(8))
+    completions = tuple(Completion((f"theirs {number}",), Finish.STOP) for number in range(8))
     rewards = tuple(number < 4 for number in range(8))
     return VerifiedGroup(peer, EPOCH, counter, 0, "products", "What else?", completions, rewards)
 

@@ -24,7 +24,7 @@ EVERY = 3
 
 
 def group_of(peer, counter):
-    completions = tuple(Completion(f"theirs {number}", Finish.STOP) for number in range(2))
+    completions = tuple(Completion((f"theirs {number}",), Finish.STOP) for number in range(2))
     return VerifiedGroup(peer, 5, counter, 0, "products", "What else?", completions, (True, False))
 
 

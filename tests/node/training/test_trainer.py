@@ -30,7 +30,7 @@ LOCAL_GROUP = LocalGroup("products", "What?", bytes(32), COMPLETIONS, (True, Fal
 
 
 def external(counter=0, peer="peer"):
-    completions = tuple(Completion(f"theirs {number}", Finish.STOP) for number in range(2))
+    completions = tuple(Completion((f"theirs {number}",), Finish.STOP) for number in range(2))
     return VerifiedGroup(peer, 5, counter, 0, "products", "What else?", completions, (True, False))
 
 
@@ -92,7 +92,7 @@ def nowhere():
 
 
 async def test_a_batch_of_the_longest_texts_that_are_drawn_can_be_stored_and_sent(trainer, database, nowhere):
-    worst = Completion("\x01" * MAX_COMPLETION_BYTES, Finish.STOP)
+    worst = Completion(("\x01" * MAX_COMPLETION_BYTES,), Finish.STOP)
     offered = [
         Offered(replace(external(counter), completions=(worst,) * MAX_COMPLETIONS, rewards=(True, False) * 8))
         for counter in range(32)

@@ -301,7 +301,7 @@ async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, sandbox: 
     verdict = problem or compare(group, scored) or HOLDS
     prompt, rewards = (scored.prompt, scored.rewards) if scored else ("", ())
     task = task_name(manifest, request.dataset, request.config)
-    return InspectedGroup(k, task, prompt, verdict, group.claims, rewards)
+    return InspectedGroup(k, task, prompt, verdict, tuple(map(bool, group.claims)), rewards)
 
 
 def render(finding: Inspection) -> RenderableType:
