@@ -39,7 +39,7 @@ class Dataset:
 DATASETS: Mapping[str, Dataset] = MappingProxyType(
     {
         "arc_1d": Dataset("arc.arc_1d", is_row),
-        "base_conversion": Dataset("algorithmic.base_conversion", is_text),
+        "base_conversion": Dataset("algorithmic.base_conversion", is_text_in_any_case, {"min_value": 1}),
         "basic_arithmetic": Dataset("arithmetic.basic_arithmetic", is_integer),
         "bf": Dataset("code.bf", is_text),
         "binary_matrix": Dataset("algorithmic.binary_matrix", is_matrix),

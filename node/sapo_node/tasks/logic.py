@@ -12,7 +12,8 @@ joined by ∧, a tautology. An answer uses the premises' variables in the datase
 3. It is true in every row of the truth table in which all premises are true, and there is such a row. From
    contradictory premises everything follows.
 
-About seven in ten items have no correct answer, and the dataset's own example is often incorrect.
+The dataset's own example is often incorrect. About seven in ten items have no correct answer; `has_answer` tells them
+from the others.
 """
 
 import re
@@ -45,23 +46,45 @@ def follows_from_premises(task: Task, answer: str) -> bool:
     if len(answer) > MAX_FORMULA or sum(answer.count(symbol) for symbol in _BINARY) > 1:
         return False
     try:
-        premises = [_parse(text) for text in _PREMISE.findall(task.prompt)]
+        premises, variables = _premises(task.prompt)
         conclusion = _parse(answer)
     except _NotAFormulaError:
         return False
-    variables = sorted({letter for premise in premises for letter in _letters(premise)})
-    if len(variables) > MAX_VARIABLES or not _letters(conclusion) <= set(variables):
+    if not _letters(conclusion) <= set(variables):
         return False
-    return _is_inferred([_rows(premise, variables) for premise in premises], conclusion, variables)
+    return _is_inferred(premises, [_rows(part, variables) for part in _conjuncts(conclusion)], variables)
 
 
-def _is_inferred(premises: list[int], conclusion: _Formula, variables: list[str]) -> bool:
+def has_answer(task: Task) -> bool:
+    """Return whether an answer to the task is correct by the rules above.
+
+    If an answer is correct, so is one of its conjuncts alone. A conjunct is a letter, its negation, or two of these
+    joined by ∨, in other words.
+    """
+    try:
+        premises, variables = _premises(task.prompt)
+    except _NotAFormulaError:
+        return False
+    letters = [_rows(_Formula(letter), variables) for letter in variables]
+    literals = [*letters, *(_all_rows(variables) & ~letter for letter in letters)]
+    return any(_is_inferred(premises, [one | other], variables) for one in literals for other in literals)
+
+
+def _premises(prompt: str) -> tuple[list[int], list[str]]:
+    """Return the truth table of each premise, and their variables. Raises _NotAFormulaError for too many variables."""
+    formulas = [_parse(text) for text in _PREMISE.findall(prompt)]
+    variables = sorted({letter for formula in formulas for letter in _letters(formula)})
+    if len(variables) > MAX_VARIABLES:
+        raise _NotAFormulaError
+    return [_rows(formula, variables) for formula in formulas], variables
+
+
+def _is_inferred(premises: list[int], conjuncts: list[int], variables: list[str]) -> bool:
     together = _all_rows(variables)
     for premise in premises:
         together &= premise
-    if not together or together & ~_rows(conclusion, variables):
+    if not together or any(together & ~conjunct for conjunct in conjuncts):
         return False
-    conjuncts = [_rows(part, variables) for part in _conjuncts(conclusion)]
     return any(all(premise & ~conjunct for premise in premises) for conjunct in conjuncts)
 
 

@@ -1,4 +1,4 @@
-"""Scores a completion: finds its answer, bounds it, and asks the scorer of its dataset."""
+"""Scores a completion: finds its answer, bounds it, takes off its wrappers, and asks the scorer of its dataset."""
 
 import math
 import re
@@ -6,6 +6,7 @@ import re
 from sapo_node.tasks import plugins
 from sapo_node.tasks.answer import extract_answer
 from sapo_node.tasks.datasets import scorer_of
+from sapo_node.tasks.forms import stages
 from sapo_node.tasks.task import Task, Verdict
 
 SCORER_VERSION = 2
@@ -14,25 +15,32 @@ SCORER_VERSION = 2
 MAX_ANSWER = 4_096
 """Characters of an answer, at most. A longer answer is incorrect."""
 
-# ANS-1: controls, blanks other than the space, line separators and marks of direction. `str.isprintable` would make
+# ANS-1: controls and blanks other than space, tab, line feed and carriage return, line separators and marks of direction. `str.isprintable` would make
 # rewards depend on the version of Python, whose table of assigned characters grows.
 _FORBIDDEN = re.compile(
-    "[\0-\x09\x0b-\x1f\x7f-\xa0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000\ud800-\udfff]"
+    "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\xa0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000\ud800-\udfff]"
 )
 
 
 def score(task: Task, completion: str, levels: int = 1) -> int:
     """Return the level, 0 to `levels`, that the last `<answer>...</answer>` of `completion` earns.
 
-    Level = floor(levels * right share of the answer), so only a correct answer earns `levels`. This raises for no
-    completion, unless another package's scorer returns no verdict or lacks what it needs.
+    Level = floor(levels * right share of the answer), so only a correct answer earns `levels`. The right share is that
+    of the best stage of the answer (`forms.stages`). This raises for no completion, unless another package's scorer
+    returns no verdict or lacks what it needs.
     """
     answer = extract_answer(completion)
     if answer is None or not 0 < len(answer) <= min(MAX_ANSWER, 4 * len(task.answer) + 64):
         return 0
     if _FORBIDDEN.search(answer):
         return 0
-    return math.floor(levels * _verdict(task, answer))
+    answer = answer.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
+    best: Verdict = False
+    for stage in stages(answer):
+        best = max(best, _verdict(task, stage))
+        if best == 1:
+            break
+    return math.floor(levels * best)
 
 
 def _verdict(task: Task, answer: str) -> Verdict:

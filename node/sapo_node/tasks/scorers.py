@@ -2,6 +2,7 @@
 
 Rules:
 - Every text gets a result within milliseconds.
+- They see an answer without its wrappers (`forms.stages`), and compare all of it.
 - Scorers compare text, and parse it with small linear grammars of ASCII digits. They never evaluate it.
 - They never call reasoning-gym's scorers: nine of those execute the answer, and most reward incorrect answers.
 """
@@ -10,54 +11,60 @@ import re
 from decimal import Context, Decimal
 from math import gcd
 
+from sapo_node.tasks.forms import BLANKS, plain_number
 from sapo_node.tasks.task import Task
-
-_BLANK = " \t\r\n"
 
 
 def is_text(task: Task, answer: str) -> bool:
     """Return whether the answer is exactly the reference, but for blanks at its ends."""
-    return answer == task.answer.strip(_BLANK)
+    return answer == task.answer.strip(BLANKS)
 
 
 def is_text_in_any_case(task: Task, answer: str) -> bool:
-    return answer.isascii() and answer.lower() == task.answer.lower()
+    return answer.isascii() and answer.lower() == task.answer.strip(BLANKS).lower()
 
 
 def is_integer(task: Task, answer: str) -> bool:
-    """Return whether the answer is the same whole number, in decimal ASCII digits with an optional sign."""
+    """Return whether the answer is the same whole number: `1234`, `+1,234`, `1 234.00`, in decimal ASCII digits."""
     expected = _integer(task.answer)
     return expected is not None and _integer(answer) == expected
 
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,1000}", re.ASCII)
+_INTEGER = re.compile(r"([+-]?[0-9]{1,1000})(?:\.0*)?", re.ASCII)
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if _INTEGER.fullmatch(text) else None
+    match = _INTEGER.fullmatch(plain_number(text))
+    return int(match[1]) if match else None
 
 
+_PART = r"(?:\{ ?([0-9]{1,100}) ?\}|([0-9]))"
 _FRACTIONS = (
-    re.compile(r"([0-9]{1,100}) ?/ ?([0-9]{1,100})", re.ASCII),
-    re.compile(r"\\d?frac ?\{ ?([0-9]{1,100}) ?\} ?\{ ?([0-9]{1,100}) ?\}", re.ASCII),
+    re.compile(r"([0-9]{1,100})(?: ?/ ?([0-9]{1,100}))?", re.ASCII),
+    re.compile(rf"\\[dt]?frac ?{_PART} ?{_PART}", re.ASCII),
 )
+_MAX_SIDES = 4
 
 
 def is_simplified_fraction(task: Task, answer: str) -> bool:
-    """Return whether the answer is the same fraction in lowest terms: a/b, or LaTeX frac or dfrac, or either in $."""
-    expected, given = _fraction(task.answer), _fraction(answer)
-    if expected is None or given is None or gcd(*given) != 1:
+    """Return whether the answer is the same fraction in lowest terms: `3/4`, `\\frac{3}{4}`, `\\dfrac34`, or `3` for 3/1.
+
+    It may be an equation such as `9/12 = 3/4`, of at most four sides. Then every side must be the same fraction, and
+    the last in lowest terms.
+    """
+    expected = _fraction(task.answer.strip("$ "))
+    sides = [_fraction(side.strip(BLANKS)) for side in answer.split("=", _MAX_SIDES)]
+    last = sides[-1]
+    if expected is None or last is None or len(sides) > _MAX_SIDES or gcd(*last) != 1:
         return False
-    return given[0] * expected[1] == given[1] * expected[0]
+    return all(side and side[0] * expected[1] == side[1] * expected[0] for side in sides)
 
 
 def _fraction(text: str) -> tuple[int, int] | None:
     """Return numerator and denominator as written; None if the text is no fraction or the denominator is 0."""
-    if len(text) >= 2 and text[0] == text[-1] == "$":
-        text = text[1:-1].strip(" ")
     for style in _FRACTIONS:
-        if match := style.fullmatch(text):
-            numerator, denominator = int(match[1]), int(match[2])
+        if match := style.fullmatch(text.removeprefix("+")):
+            numerator, denominator = (int(part) for part in (*filter(None, match.groups()), "1")[:2])
             return (numerator, denominator) if denominator else None
     return None
 
@@ -69,7 +76,7 @@ def is_calendar_answer(task: Task, answer: str) -> bool:
     return is_text_in_any_case(task, answer)
 
 
-_DECIMAL = re.compile(r"[+-]?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _SIGNIFICANT = re.compile(r"to a maximum of ([0-9]{1,3}) significant digits", re.ASCII)
 _EXACTLY = Context(prec=2_500)
 
@@ -82,9 +89,10 @@ def is_decimal(task: Task, answer: str) -> bool:
     then the exact result earns nothing (docs/trust/limits.md has how often). reasoning-gym's scorer allows an absolute
     error of 10^-places instead: less than the precision of a large reference, and a tenth of a small one.
     """
-    if not (_DECIMAL.fullmatch(answer) and _DECIMAL.fullmatch(task.answer)):
+    written = plain_number(answer)
+    if not (_DECIMAL.fullmatch(written) and _DECIMAL.fullmatch(task.answer)):
         return False
-    expected, given = Decimal(task.answer), Decimal(answer)
+    expected, given = Decimal(task.answer), Decimal(written)
     digits = _SIGNIFICANT.search(task.prompt)
     if digits is None or not expected:
         return given == expected
@@ -93,8 +101,10 @@ def is_decimal(task: Task, answer: str) -> bool:
 
 
 def is_row(task: Task, answer: str) -> bool:
-    """Return whether the answer has the same cells. The blanks between them may differ."""
-    return answer.split() == task.answer.split()
+    """Return whether the answer has the same cells. Blanks or commas separate them; brackets may surround them."""
+    if answer.startswith("[") and answer.endswith("]"):
+        answer = answer[1:-1]
+    return answer.replace(",", " ").split() == task.answer.split()
 
 
 _ROWS = re.compile(r"(\[[0-9, ]*\])(?:[,\s]*\[[0-9, ]*\])*", re.ASCII)
@@ -103,14 +113,14 @@ _ROWS = re.compile(r"(\[[0-9, ]*\])(?:[,\s]*\[[0-9, ]*\])*", re.ASCII)
 def is_matrix(task: Task, answer: str) -> bool:
     """Return whether the answer is the same matrix of whole numbers.
 
-    A row stands on a line or in brackets. Blanks or commas separate cells.
+    A row stands on a line or in brackets. Blanks or commas separate cells. Lines without cells do not count.
     """
     return _matrix(answer) == _matrix(task.answer)
 
 
 def _matrix(text: str) -> list[list[str]] | None:
     if text.startswith("[") and text.endswith("]"):
-        inner = text[1:-1].strip(_BLANK + ",")
+        inner = text[1:-1].strip(BLANKS + ",")
         body = inner if inner.startswith("[") else text
         if not _ROWS.fullmatch(body):
             return None
@@ -118,4 +128,4 @@ def _matrix(text: str) -> list[list[str]] | None:
     else:
         lines = text.split("\n")
     rows = [line.replace(",", " ").split() for line in lines]
-    return [[cell.lstrip("0") or "0" for cell in row] for row in rows]
+    return [[cell.lstrip("0") or "0" for cell in row] for row in rows if row]

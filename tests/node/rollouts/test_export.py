@@ -286,8 +286,8 @@ async def test_the_command_line_exports_and_verifies_in_the_sandbox(author, mani
 
 async def test_an_export_of_a_swarm_whose_scorer_is_not_installed_is_not_verified(exported, manifest, run_here):
     folder = await exported()
-    later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
+    later = replace(manifest, tasks=tuple(replace(task, scorer=3) for task in manifest.tasks))
     (folder / SWARM).write_text(render_manifest(later))
     status, said = await trio.to_thread.run_sync(run_here, main, "rollouts", "verify", folder)
     assert (status, said.out) == (1, "")
-    assert "by version 2, and version 1 is installed here" in said.err.replace("\n", " ")
+    assert "by version 3, and version 2 is installed here" in said.err.replace("\n", " ")

@@ -235,8 +235,9 @@ def saying(text):
 
 
 @pytest.mark.parametrize("names", [(), FILTERS], ids=["without filters", "with all filters"])
-def test_a_right_answer_behind_an_answer_is_kept_out(names):
-    group = saying(TWICE)
+@pytest.mark.parametrize("text", [TWICE, TWICE.replace("So <answer>4</answer>", "So <ANSWER>4</ANSWER >")])
+def test_a_right_answer_behind_an_answer_is_kept_out(text, names):
+    group = saying(text)
     assert Filters(names, PassRates()).offer([group]) == ([], [(group, "one-answer")])
 
 

@@ -21,7 +21,8 @@ async def test_items_with_large_products_are_scored_with_the_others_of_their_rol
     results = await sandbox.score(batch)
     assert [result.rewards for result in results if result] == [(False,)] * len(batch)
     assert results[1] is not None
-    assert results[1].prompt == "Evaluate: ( ( ( -8290 * 6761 ) - 6139 ) * ( -9499 * 7143 ) ) / 9209191801581."
+    expression = "( ( ( -8290 * 6761 ) - 6139 ) * ( -9499 * 7143 ) ) / 9209191801581"
+    assert results[1].prompt == f"Evaluate: {expression}. Each quotient is floored."
 
 
 @given(NUMBERS, NUMBERS)

@@ -141,7 +141,10 @@ def right(dataset, reference, answer):
 @pytest.mark.parametrize("dataset", INTEGERS)
 @pytest.mark.parametrize(
     "answer",
-    ["15", "+15", "015", "+00015", " 15", "15\t", "\n15\n", "\r\n15\r\n", " \t\n\r15", "0" * 70 + "15"],
+    [
+        *("15", "+15", "015", "+00015", " 15", "15\t", "\n15\n", "\r\n15\r\n", " \t\n\r15", "0" * 70 + "15"),
+        *("+ 15", "15.", "15.0", "= 15", "=15"),
+    ],
     ids=repr,
 )
 def test_the_same_whole_number_is_right(dataset, answer):
@@ -158,9 +161,9 @@ def test_zero_is_zero_with_either_sign(dataset, answer):
 @pytest.mark.parametrize(
     "answer",
     [
-        *("", " ", "\n", "+", "-", "16", "-15", "--15", "++15", "+-15", "+ 15", "15+", "1 5", "1\n5", "15 15"),
-        *("15.", "15.0", "15,0", "1_5", "1'5", "1e1", "0xf", "0b1111", "=15", "#15", "fifteen", "None", "15\0"),
-        *("１５", "１5", "١٥", "¹5", "⑮", "−15", "＋15", "15\u200b", "\ufeff15"),
+        *("", " ", "\n", "+", "-", "16", "-15", "--15", "++15", "+-15", "15+", "1 5", "1\n5", "15 15"),
+        *("15..", "15.1", "15,0", "1_5", "1'5", "1e1", "0xf", "0b1111", "#15", "fifteen", "None", "15\0"),
+        *("１５", "１5", "١٥", "¹5", "⑮", "－15", "＋15", "15\u200b", "\ufeff15"),
         *("\u00a015", "15\u2003", "\v15", "15\f", "\x1c15", "\u008515"),
     ],
     ids=ascii,
@@ -169,7 +172,7 @@ def test_another_or_no_whole_number_is_wrong(dataset, answer):
     assert not right(dataset, "15", answer)
 
 
-@pytest.mark.parametrize("answer", ["chx", " chx", "chx\t", "\nchx\n", "\r\nchx\r\n"], ids=repr)
+@pytest.mark.parametrize("answer", ["chx", " chx", "chx\t", "\nchx\n", "\r\nchx\r\n", "chx.", "'chx'"], ids=repr)
 def test_the_very_word_is_right(answer):
     assert right("interop_reverse", "chx", answer)
 
@@ -177,7 +180,7 @@ def test_the_very_word_is_right(answer):
 @pytest.mark.parametrize(
     "answer",
     [
-        *("", " ", "xhc", "ch", "chxx", "CHX", "Chx", "c h x", "c\nhx", "chx chx", "chx.", "'chx'", "chx\0", "chx!"),
+        *("", " ", "xhc", "ch", "chxx", "CHX", "Chx", "c h x", "c\nhx", "chx chx", "chx..", "'chx", "chx\0", "chx!"),
         *("ｃｈｘ", "сhx", "chх", "chx\u200b", "\ufeffchx", "chx\u0301", "\u00a0chx", "chx\u2003", "\vchx", "chx\f"),
     ],
     ids=ascii,
@@ -204,6 +207,11 @@ def test_an_answer_has_at_most_four_times_the_references_characters_and_64(datas
         "<answer>8</answer><answer>9",
         "<answer>8</answer> so <answer>",
         "<<answer>8</answer>>",
+        "<answer>8</answer></answer>",
+        "<answer><answer>8</answer></answer>",
+        "<answer>8</answer> or 9</answer>",
+        "<ANSWER>8</Answer>",
+        "<answer >8</answer\n>",
     ],
 )
 def test_the_last_answer_counts(completion):
@@ -220,10 +228,10 @@ def test_the_last_answer_counts(completion):
         "</answer>8<answer>",
         "<answer>8</answer><answer>9</answer>",
         "<answer>8</answer><answer></answer>",
-        "<answer>8</answer></answer>",
-        "<ANSWER>8</ANSWER>",
-        "<answer >8</answer>",
-        "<answer>8</answer >",
+        "<answer>8</answer> or <answer>9</answer></answer>",
+        "<answer x>8</answer>",
+        "< answer>8</answer>",
+        "<an\u017fwer>8</an\u017fwer>",
     ],
 )
 def test_a_completion_whose_last_answer_is_another_or_missing_is_wrong(completion):

@@ -135,7 +135,7 @@ def test_the_forbidden_characters_are_those_of_the_standard(reaches_the_scorer):
     rule = VERIFICATION.read_text("utf-8").split("**ANS-1**")[1].split("- **")[0]
     ranges = re.findall(r"U\+([0-9A-F]{4})(?: to U\+([0-9A-F]{4}))?", rule)
     forbidden = {code for first, last in ranges for code in range(int(first, 16), int(last or first, 16) + 1)}
-    forbidden = forbidden - {ord("\n")} | set(range(0xD800, 0xE000))
+    forbidden = forbidden - set(b"\t\n\r") | set(range(0xD800, 0xE000))
     near = [*range(0x3100), *range(0xD7F0, 0xE010), *range(0xFFF0, 0x1_0010), 0x10FFFF]
     assert {code for code in near if not reaches_the_scorer(chr(code))} == forbidden
 

@@ -28,7 +28,7 @@ def rounded_once(prompt):
 
 def quotient(prompt):
     """The exact result, a fraction where the division leaves a rest."""
-    return str(exact(prompt.lstrip(ascii_letters + ": ").rstrip("=.? ")))
+    return str(exact(prompt.removesuffix(" Each quotient is floored.").lstrip(ascii_letters + ": ").rstrip("=.? ")))
 
 
 def simplest(prompt):
@@ -42,9 +42,9 @@ def simplest(prompt):
     [
         pytest.param("paper-nine", "decimal_arithmetic", rounded_once, 129, 3_000, marks=pytest.mark.slow),
         pytest.param("paper-nine", "basic_arithmetic", quotient, 22, 3_000, marks=pytest.mark.slow),
-        pytest.param("paper-nine", "fraction_simplification", simplest, 20, 2_000, marks=pytest.mark.slow),
-        ("starter", "fraction_simplification", simplest, 78, 2_000),
-        pytest.param("smollm2-easy", "fraction_simplification", simplest, 245, 2_000, marks=pytest.mark.slow),
+        pytest.param("paper-nine", "fraction_simplification", simplest, 0, 2_000, marks=pytest.mark.slow),
+        ("starter", "fraction_simplification", simplest, 0, 2_000),
+        pytest.param("smollm2-easy", "fraction_simplification", simplest, 0, 2_000, marks=pytest.mark.slow),
     ],
 )
 def test_as_many_correct_answers_earn_nothing_as_the_page_says(swarm, dataset, answer, refused, items):

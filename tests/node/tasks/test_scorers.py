@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cheap_rules
-from sapo_node.tasks import MAX_COMPLETION, Task, build_task, score
+from sapo_node.tasks import MAX_COMPLETION, Task, build_task, prepare, score
 from sapo_protocol.manifest import TaskSpec, load_manifest, shipped_manifests
 
 SPECS = {spec.dataset: spec.config for name in shipped_manifests() for spec in load_manifest(name).tasks}
@@ -82,7 +82,7 @@ def test_no_known_exploit_pays(dataset: str, exploit: str) -> None:
 
 @pytest.mark.parametrize(
     "completion",
-    ["7", "<answer>7", "7</answer>", "</answer>7<answer>", "<ANSWER>7</ANSWER>", "<answer>7</answer" + "r>"],
+    ["7", "<answer>7", "7</answer>", "</answer>7<answer>", "<answers>7</answers>", "<answer>7</answer" + "r>"],
 )
 def test_an_answer_without_its_tags_is_wrong(completion: str) -> None:
     assert not score(number_task("7"), completion)
@@ -111,20 +111,20 @@ def test_a_completion_over_the_limit_is_wrong() -> None:
     assert not score(number_task("7"), text.rjust(MAX_COMPLETION + 1))
 
 
-@pytest.mark.parametrize("answer", ["-42", "-042", " -42\n"])
+@pytest.mark.parametrize("answer", ["-42", "-042", " -42\n", "−42", "- 42", "-42.0", "=-42"])
 def test_the_same_whole_number_is_right(answer: str) -> None:
     assert right(number_task("-42"), answer)
 
 
 @pytest.mark.parametrize(
-    "answer", ["42", "−42", "-4_2", "-٤٢", "-42.0", "-42 ", "--42", "- 42", "-1,042", "-0x2a", "=-42"]
+    "answer", ["42", "−−42", "-4_2", "-٤٢", "-42.5", "-4 2", "--42", "-  42", "-1,042", "-0x2a", "x=-42"]
 )
 def test_another_or_no_whole_number_is_wrong(answer: str) -> None:
-    assert right(number_task("-42"), answer) == (answer.strip() == "-42")
+    assert not right(number_task("-42"), answer)
 
 
 @pytest.mark.parametrize(
-    "answer", ["3/4", "3 / 4", "$3/4$", "$\\frac{3}{4}$", "\\dfrac{3}{4}", "$ \\frac{ 3 }{ 4 } $", "03/4"]
+    "answer", ["3/4", "3 / 4", "$3/4$", "$\\frac{3}{4}$", "\\dfrac{3}{4}", "$ \\frac{ 3 }{ 4 } $", "03/4", "+3/4", "\\tfrac34", "6/8 = 3/4"]
 )
 @pytest.mark.parametrize("oracle", ["3/4", "$3/4$", "$\\frac{3}{4}$"])
 def test_a_simplified_fraction_is_right_in_each_style(oracle: str, answer: str) -> None:
@@ -132,21 +132,17 @@ def test_a_simplified_fraction_is_right_in_each_style(oracle: str, answer: str) 
 
 
 @pytest.mark.parametrize(
-    "answer", ["6/8", "0.75", "4/3", "3/0", "0/0", "-3/-4", "3/4/1", "3", "$3/4", "$$", "$", "\\frac{3}{4", "３/4"]
+    "answer", ["6/8", "0.75", "4/3", "3/0", "0/0", "-3/-4", "3/4/1", "3", "$3/4", "$$", "$", "1/2 = 3/4", "3/4 = 6/8", "3/4 = = 3/4", "\\frac{3}{4", "３/4"]
 )
 def test_a_fraction_that_is_other_or_unsimplified_is_wrong(answer: str) -> None:
     assert not right(number_task("3/4", "fraction_simplification"), answer)
 
 
 @pytest.mark.parametrize("dataset", ["arc_1d", "binary_matrix"])
-def test_cells_are_apart_by_spaces_and_rows_by_line_feeds_alone(dataset: str) -> None:
+def test_cells_are_apart_by_blanks_of_ascii(dataset: str) -> None:
     task = Task(dataset, "Which cells?", "0 1\n1 0")
-    assert [right(task, answer) for answer in ("0  1\n1 0", "0\t1\n1 0", "0 1\r\n1 0", "0\u00a01\n1 0")] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+    assert all(right(task, answer) for answer in ("0  1\n1 0", "0\t1\n1 0", "0 1\r\n1 0", "0 1\n\n1 0"))
+    assert not any(right(task, answer) for answer in ("0\u00a01\n1 0", "0\v1\n1 0", "0 1\u20281 0"))
 
 
 def test_an_answer_has_at_most_4096_characters_however_long_the_reference_is() -> None:
@@ -172,6 +168,9 @@ def decimal_task(answer: str, digits: int = 5) -> Task:
         ("4.2865E+5", "428655"),
         ("0.00", "0"),
         ("0.00", "-0.0"),
+        ("0.5", ".5"),
+        ("3", "3."),
+        ("4.2865E+5", "428,650.0"),
     ],
 )
 def test_a_decimal_within_one_unit_of_the_last_digit_asked_for_is_right(oracle: str, answer: str) -> None:
@@ -191,6 +190,7 @@ def test_a_decimal_within_one_unit_of_the_last_digit_asked_for_is_right(oracle: 
         ("12.345", "12,345"),
         ("12.345", "1e999"),
         ("12.345", ".5"),
+        ("12.345", "."),
     ],
 )
 def test_a_decimal_outside_that_unit_is_wrong(oracle: str, answer: str) -> None:
@@ -212,11 +212,12 @@ def test_another_or_no_matrix_is_wrong(answer: str) -> None:
     assert not right(Task("binary_matrix", "", "0 1\n1 2"), answer)
 
 
-def test_only_the_blanks_of_a_row_may_differ() -> None:
+def test_only_what_is_between_the_cells_of_a_row_may_differ() -> None:
     task = Task("arc_1d", "", "0 0 3 0")
-    assert right(task, "0  0 3\n0")
+    assert all(right(task, answer) for answer in ("0  0 3\n0", "[0, 0, 3, 0]", "0,0,3,0", "[0 0 3 0]"))
     assert not right(task, "0 0 0 3")
     assert not right(task, "0 0 30")
+    assert not right(task, "0030")
 
 
 @pytest.mark.parametrize("answer", ["friday", "FRIDAY", "Friday"])
@@ -286,12 +287,25 @@ def test_premises_joined_or_doubled_never_pay() -> None:
             assert not right(task, first)
 
 
+LITERALS = [sign + letter for letter in "PQRS" for sign in ("", "¬")]
+
+
+def test_each_logic_item_has_a_right_answer_of_one_literal_or_a_disjunction() -> None:
+    answers = [*LITERALS, *(f"{left} ∨ {right}" for left, right in itertools.combinations(LITERALS, 2))]
+    for task in items("propositional_logic", 50):
+        assert any(right(task, answer) for answer in answers)
+
+
 @pytest.mark.slow
-def test_near_a_quarter_of_the_logic_items_have_a_right_answer() -> None:
-    literals = [sign + letter for letter in "PQRS" for sign in ("", "¬")]
-    pairs = [f"{left} {sign} {right}" for left in literals for right in literals for sign in "∧∨↔"]
-    solvable = sum(any(right(task, answer) for answer in literals + pairs) for task in items("propositional_logic"))
-    assert 0.2 < solvable / 200 < 0.4
+def test_a_logic_item_without_a_right_answer_is_skipped_and_no_other() -> None:
+    source = prepare("propositional_logic", {})
+    pairs = [f"{left} {sign} {right}" for left, right in itertools.product(LITERALS, repeat=2) for sign in "∧∨→↔"]
+    answers = [*LITERALS, *pairs, *(f"¬({pair})" for pair in pairs)]
+    for seed in range(300):
+        task = Task("propositional_logic", source[seed]["question"], "P")
+        assert (build_task("propositional_logic", {}, seed).prompt == task.prompt) == any(
+            right(task, answer) for answer in answers
+        )
 
 
 CONSTANTS = [

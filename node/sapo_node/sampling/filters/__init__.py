@@ -32,7 +32,7 @@ from sapo_node.sampling.filters.length import LengthFilter
 from sapo_node.sampling.filters.min_token_prob import MinTokenProbFilter
 from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.weights import PassRates, own_advantages
-from sapo_node.tasks.answer import ANSWER_END, answer_end
+from sapo_node.tasks.answer import answer_end, answer_span
 from sapo_node.trust.constants import Tier
 
 
@@ -48,8 +48,8 @@ class OneAnswerFilter(Filter):
         correct answer behind it. The policy would learn the incorrect answer, because it would never reach the other.
         """
         del group
-        end = answer_end(text)
-        return end is not None and ANSWER_END in text[end:]
+        end, scored = answer_end(text), answer_span(text)
+        return end is not None and scored is not None and scored[1] >= end
 
 
 class BaselineFilter(Filter):
