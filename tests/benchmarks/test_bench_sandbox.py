@@ -38,7 +38,7 @@ def score_here(batch: list[ScoreRequest]) -> None:
 async def test_sandbox_against_in_process(
     nursery: trio.Nursery, manifest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sandbox = Sandbox()
+    sandbox = Sandbox(load_manifest(manifest).tasks)
     await nursery.start(sandbox.run)
     batch = batch_of_100(manifest)
     score_here(batch)

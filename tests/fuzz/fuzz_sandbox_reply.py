@@ -11,15 +11,17 @@ from harness import Source
 from sapo_node.processes.frames import FrameError, read_frame, write_frame
 from sapo_node.verification.sandbox import sandbox as sandbox_module
 from sapo_node.verification.sandbox.requests import (
+    CAUSES,
     MAX_EXAMPLE,
     MAX_PROMPT,
     MAX_REASON,
     MAX_REPLY,
+    Failed,
     MalformedReplyError,
     Scored,
     ScoreRequest,
-    collect_results,
     encode_result,
+    read_results,
 )
 
 BATCHES = [
@@ -39,7 +41,7 @@ def fuzz(data: bytes) -> None:
 def from_child(source: Source, batch: list[ScoreRequest]) -> None:
     data = source.rest()[: _PIPE // 6]
     try:
-        results = collect_results([data], [len(item.completions) for item in batch])
+        results = list(read_results([data], [len(item.completions) for item in batch]))
     except MalformedReplyError:
         return
     reader, writer = os.pipe()
@@ -71,13 +73,11 @@ def from_zygote(source: Source, batch: list[ScoreRequest]) -> None:
 
 def check(reply: Any, batch: list[ScoreRequest]) -> None:
     results = sandbox_module._results(reply, batch)
-    if isinstance(results, str):
-        assert results in sandbox_module._CAUSES
-        return
     assert len(results) == len(batch)
     for item, scored in zip(batch, results, strict=True):
-        if isinstance(scored, str):
-            assert len(scored) <= MAX_REASON
+        if isinstance(scored, Failed):
+            assert scored.cause in {*CAUSES, "task"}
+            assert len(scored.reason) <= MAX_REASON
             continue
         assert len(scored.prompt) <= MAX_PROMPT
         assert len(scored.digest) == 32
@@ -95,14 +95,13 @@ def seeds() -> Iterator[bytes]:
             encode_result(Scored("2 + 2 = ? \U0001f600", b"\xab" * 32, (True,) * len(i.completions), "4 \U0001f600"))
             for i in batch
         ]
-        for each in (results, ["\U0001f600 failed"] * len(batch)):
+        for each in (results, ["\U0001f600 failed"] * len(batch), [["timeout"]] * len(batch)):
             yield bytes([index, 0]) + b"".join(json.dumps(one).encode() + b"\n" for one in each)
             yield bytes([index, 0]) + b"".join(json.dumps(one, ensure_ascii=False).encode() + b"\n" for one in each)
             yield bytes([index, 1, 1]) + json.dumps({"results": each}).encode()
         yield from (bytes([index, 1, 1]) + json.dumps({"results": each}).encode() for each in near_misses(results))
-        yield bytes([index, 1, 1]) + b'{"failed": "timeout"}'
-        yield bytes([index, 1, 1]) + b'{"failed": "no cause"}'
-        yield bytes([index, 1, 0]) + b"\x20\x00\x00\x00" + b'{"failed": "timeout"}'
+        yield bytes([index, 1, 1]) + json.dumps({"results": [["no cause"]] * len(batch)}).encode()
+        yield bytes([index, 1, 0]) + b"\x20\x00\x00\x00" + b'{"results": ["timeout"]}'
         yield bytes([index, 1, 0]) + b"\x04\x00\x00\x00null"
 
 

@@ -15,8 +15,8 @@ from sapo_node.verification.sandbox.requests import (
     MAX_PROMPT,
     MAX_REPLY,
     MalformedReplyError,
-    collect_results,
     decode_results,
+    read_results,
 )
 from sapo_protocol import LocalError, RemoteError, decode_body, decode_manifest, parse_manifest, render_manifest
 from sapo_protocol.cbor import decode, encode
@@ -31,7 +31,7 @@ def test_a_question_that_is_no_unicode_text_is_malformed():
 def test_what_the_zygote_takes_from_a_child_fits_into_its_reply():
     longest = ["\U0001f600" * MAX_PROMPT, "0" * 64, "", "\U0001f600" * MAX_EXAMPLE]
     line = json.dumps(longest, ensure_ascii=False).encode() + b"\n"
-    results = collect_results([line] * MAX_BATCH, [0] * MAX_BATCH)
+    results = list(read_results([line] * MAX_BATCH, [0] * MAX_BATCH))
     null = os.open(os.devnull, os.O_WRONLY)
     try:
         write_frame(null, {"results": results}, MAX_REPLY)

@@ -7,8 +7,10 @@ from typing import Any
 
 import trio
 
+from sapo_node.tasks import DATASETS
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
+from sapo_protocol import TaskSpec
 
 
 class Shared:
@@ -34,7 +36,7 @@ def running_sandbox() -> Iterator[Shared]:
     ready, scope = Event(), trio.CancelScope()
 
     async def run() -> None:
-        sandbox = Sandbox()
+        sandbox = Sandbox(TaskSpec(dataset, {}, 1) for dataset in DATASETS)
         with scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(sandbox.run)

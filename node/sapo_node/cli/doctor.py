@@ -281,7 +281,7 @@ def _model_options(config: Config, manifest: Manifest) -> list[str]:
 
 
 async def _sandbox(manifest: Manifest) -> AsyncGenerator[Finding, None]:
-    sandbox = Sandbox()
+    sandbox = Sandbox(manifest.tasks)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(sandbox.run)

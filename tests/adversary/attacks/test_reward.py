@@ -130,7 +130,7 @@ def exploited(options, *, without=()):
 
 
 async def test_the_sandbox_answers_every_exploit_with_no_reward_and_is_none_the_worse(nursery: trio.Nursery):
-    sandbox = Sandbox()
+    sandbox = Sandbox(CATALOGUE.values())
     await nursery.start(sandbox.run)
     for dataset, spec in CATALOGUE.items():
         prompt = build_task(dataset, spec.config, 7).prompt

@@ -14,7 +14,7 @@ from sapo_node.tasks import TaskError, build_task, plugins, score
 from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_protocol import LocalError, load_manifest, parse_manifest
+from sapo_protocol import LocalError, TaskSpec, load_manifest, parse_manifest
 
 PAGE = (Path(__file__).parents[3] / "docs/extend/adding-a-task.md").read_text("utf-8")
 (MODULE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -57,7 +57,8 @@ def earned(answer, seed=7):
 async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_its_programs_run_in_the_sandbox(
     installed, nursery
 ):
-    sandbox = Sandbox()
+    manifest = parse_manifest(MANIFEST, source="the page")
+    sandbox = Sandbox(manifest.tasks)
     await nursery.start(sandbox.run)
     task = build_task(NAME, CONFIG, 7)
     _, factor, _, term, _ = task.answer.split()
@@ -66,7 +67,6 @@ async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_its_progra
     (scored,) = await sandbox.score([ScoreRequest(NAME, CONFIG, 7, texts)])
     assert scored.prompt == task.prompt
     assert scored.rewards == (True, True, False, False)
-    manifest = parse_manifest(MANIFEST, source="the page")
     await require_catalogue(manifest, sandbox)
     later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
     with pytest.raises(LocalError, match="by version 2, and version 1 is installed"):
@@ -163,7 +163,8 @@ async def test_a_package_that_cannot_be_imported_keeps_no_other_from_being_score
     broken = shutil.copytree(package, tmp_path / "broken")
     (broken / "sapo_postfix.py").write_text("raise RuntimeError('broken')")
     monkeypatch.syspath_prepend(broken)
-    sandbox = Sandbox()
+    starter = load_manifest("starter")
+    sandbox = Sandbox((*starter.tasks, TaskSpec(NAME, CONFIG, 1)))
     await nursery.start(sandbox.run)
-    await require_catalogue(load_manifest("starter"), sandbox)
+    await require_catalogue(starter, sandbox)
     assert sandbox.plugins == {}

@@ -36,7 +36,7 @@ async def test_a_swarm_that_scores_by_a_version_that_is_not_here_is_refused(sand
 
 
 async def test_a_task_that_takes_too_long_is_named_and_not_the_first_one(sandbox, monkeypatch):
-    monkeypatch.setattr(sandbox_module, "CPU_SECONDS", 1)
+    monkeypatch.setattr(sandbox_module, "ITEM_SECONDS", 0.5)
     endless = replace(
         STARTER.tasks[1], dataset="chain_sum", config={"min_digits": 50_000_000, "max_digits": 50_000_000}
     )

@@ -9,6 +9,7 @@ import trio
 import evil_plugin
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
+from sapo_protocol import TaskSpec
 
 GOOD = """
 SCORER_VERSION = 1
@@ -68,7 +69,8 @@ class Lines(logging.Handler):
 
 async def results_of(batches):
     """The results of each batch, and what the log says of it."""
-    sandbox, log, logger = Sandbox(), Lines(), logging.getLogger("sapo_node")
+    sandbox = Sandbox(TaskSpec(f"odd.{name}", {}, 1) for name in MODULES)
+    log, logger = Lines(), logging.getLogger("sapo_node")
     logger.addHandler(log)
     found = {}
     async with trio.open_nursery() as nursery:

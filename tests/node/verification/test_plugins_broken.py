@@ -8,7 +8,7 @@ import trio
 import evil_plugin
 from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_protocol import LocalError, load_manifest
+from sapo_protocol import LocalError, TaskSpec, load_manifest
 
 GOOD = """
 SCORER_VERSION = 1
@@ -69,7 +69,9 @@ async def what_joining_says(datasets):
     """Of each dataset what a node says that joins a swarm of it; empty where it joins."""
     starter = load_manifest("starter")
     said = {}
-    sandbox = Sandbox()
+    # `chain_sum` is also the name of a package's task here, which has no dot.
+    named = [TaskSpec(f"evil.{dataset}", {}, 1) for dataset in datasets]
+    sandbox = Sandbox([*starter.tasks, *named, TaskSpec("chain_sum", {}, 1)])
     async with trio.open_nursery() as nursery:
         with trio.fail_after(60):
             await nursery.start(sandbox.run)

@@ -21,18 +21,21 @@ from sapo_node.verification.sandbox import requests, zygote
 from sapo_node.verification.sandbox import sandbox as sandbox_module
 from sapo_node.verification.sandbox.lockdown import ADDRESS_SPACE
 from sapo_node.verification.sandbox.requests import (
+    Failed,
     MalformedReplyError,
     Scored,
     ScoreRequest,
-    collect_results,
     decode_results,
+    read_results,
 )
 from sapo_node.verification.sandbox.sandbox import Sandbox
+from sapo_protocol import TaskSpec
 from sapo_protocol.errors import LocalError
 
 EASY: Mapping[str, Any] = {"max_terms": 2, "min_digits": 2, "max_digits": 2}
 TASK = build_task("chain_sum", EASY, 7)
 RIGHT, WRONG = f"so <answer>{TASK.answer}</answer>", "so <answer>0.5</answer>"
+CHAIN_SUM = (TaskSpec("chain_sum", EASY, 1),)
 GOOD = ScoreRequest("chain_sum", EASY, 7, (RIGHT, WRONG, "", "\ud800\0", RIGHT))
 GOOD_RESULT = Scored(TASK.prompt, task_digest(TASK.prompt, TASK.answer), (True, False, False, False, True))
 ENDLESS = ScoreRequest("chain_sum", {"min_digits": 50_000_000, "max_digits": 50_000_000}, 7, (RIGHT,))
@@ -160,12 +163,12 @@ async def require_lockdown(zygote: int, child: int) -> None:
 
 
 @linux
-async def test_a_batch_that_never_ends_is_killed_at_its_processor_limit(
+async def test_an_item_that_never_ends_is_killed_at_its_processor_limit(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_module, "CPU_SECONDS", 1)
-    assert await sandbox.score([GOOD, ENDLESS]) == [None, None]
-    assert sandbox.failures == {"timeout": 2}
+    monkeypatch.setattr(sandbox_module, "ITEM_SECONDS", 0.5)
+    assert await sandbox.score([GOOD, ENDLESS, GOOD]) == [GOOD_RESULT, None, GOOD_RESULT]
+    assert sandbox.failures == {"timeout": 1}
     assert await sandbox.score([GOOD]) == [GOOD_RESULT]
     assert sandbox.restarts == 0
 
@@ -189,7 +192,7 @@ async def test_a_batch_that_sleeps_is_killed_at_its_deadline(
 
 
 @linux
-async def test_a_child_that_is_killed_fails_its_batch_alone(
+async def test_a_child_that_is_killed_fails_the_item_at_which_it_stopped(
     nursery: trio.Nursery, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     pid = zygote_of(sandbox)
@@ -198,10 +201,10 @@ async def test_a_child_that_is_killed_fails_its_batch_alone(
         os.kill(await child_of(pid), signal.SIGKILL)
 
     nursery.start_soon(kill_the_child)
-    assert await sandbox.score([ENDLESS, GOOD]) == [None, None]
-    assert sandbox.failures == {"died": 2}
-    assert "the sandbox scored none of 2 tasks (chain_sum): the process that scored them died" in caplog.messages
-    assert await sandbox.score([GOOD]) == [GOOD_RESULT]
+    assert await sandbox.score([ENDLESS, GOOD]) == [None, GOOD_RESULT]
+    assert sandbox.failures == {"died": 1}
+    said = "1 of 2 tasks failed in the sandbox; the first, of chain_sum: the process that scored it died"
+    assert said in caplog.messages
     assert zygote_of(sandbox) == pid
 
 
@@ -209,7 +212,7 @@ async def test_a_child_that_is_killed_fails_its_batch_alone(
 async def test_a_zygote_and_child_are_locked_down_and_one_that_is_killed_fails_the_batch_and_comes_back(
     nursery: trio.Nursery,
 ) -> None:
-    sandbox = Sandbox()
+    sandbox = Sandbox(CHAIN_SUM)
     await nursery.start(sandbox.run)
     pid = zygote_of(sandbox)
     children = []
@@ -232,7 +235,7 @@ async def test_a_zygote_and_child_are_locked_down_and_one_that_is_killed_fails_t
 async def test_a_zygote_that_hangs_is_replaced(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_module, "WALL_SECONDS", 0.2)
     monkeypatch.setattr(sandbox_module, "_MARGIN", 0.3)
-    sandbox = Sandbox()
+    sandbox = Sandbox(CHAIN_SUM)
     await nursery.start(sandbox.run)
     os.kill(zygote_of(sandbox), signal.SIGSTOP)
     assert await sandbox.score([GOOD]) == [None]
@@ -271,19 +274,30 @@ trio.run(main)
 
 async def test_a_missing_library_ends_the_sandbox_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     code = f"import sys; sys.path[:] = {sys.path!r}; sys.modules['reasoning_gym'] = None"
+    start = """main('[["chain_sum", {}]]')"""
     monkeypatch.setattr(
         sandbox_module,
         "_argv",
-        lambda: [sys.executable, "-c", f"{code}; from sapo_node.verification.sandbox.zygote import main; main()"],
+        lambda _: [sys.executable, "-c", f"{code}; from sapo_node.verification.sandbox.zygote import main; {start}"],
     )
     with pytest.raises(LocalError, match="install sapo-node again"):
         await Sandbox().run()
 
 
 @linux
+async def test_a_dataset_that_no_task_of_the_swarm_names_is_neither_imported_nor_built(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox = Sandbox(CHAIN_SUM)
+    await nursery.start(sandbox.run)
+    assert await sandbox.score([GOOD, ScoreRequest("bf", {}, 1, ())]) == [GOOD_RESULT, None]
+    assert caplog.messages[-1].endswith("of bf: this sandbox was started without the dataset 'bf'")
+
+
+@linux
 @pytest.mark.slow
 async def test_twenty_kills_at_any_moment_lose_one_batch_each(nursery: trio.Nursery) -> None:
-    sandbox = Sandbox()
+    sandbox = Sandbox(CHAIN_SUM)
     await nursery.start(sandbox.run)
     moments = random.Random(1)
     for _ in range(20):
@@ -329,6 +343,7 @@ DIGEST = "ab" * 32
         [["q", DIGEST, "01", "x" * (requests.MAX_EXAMPLE + 1)]],
         [["q", DIGEST, "01", "\ud800"]],
         [["q", DIGEST]],
+        [["because I say so"]],
         [None],
         ["q" * (requests.MAX_REASON + 1)],
         [True],
@@ -349,15 +364,21 @@ json_values = st.recursive(
 def test_any_json_is_either_results_or_malformed(value: list[object]) -> None:
     with contextlib.suppress(MalformedReplyError):
         results = decode_results(value, [2] * len(value))
-        assert all(isinstance(result, str) or len(result.rewards) == 2 for result in results)
+        assert all(isinstance(result, Failed) or len(result.rewards) == 2 for result in results)
 
 
 def test_a_result_of_the_right_shape_is_taken() -> None:
-    results = decode_results([["q", DIGEST, "01", ""], "no such task"], [2, 5])
-    assert results == [Scored("q", b"\xab" * 32, (False, True)), "no such task"]
+    results = decode_results([["q", DIGEST, "01", ""], "no such task", ["died"]], [2, 5, 1])
+    assert results == [
+        Scored("q", b"\xab" * 32, (False, True)),
+        Failed("task", "no such task"),
+        Failed("died", "the process that scored it died"),
+    ]
 
 
-@pytest.mark.parametrize("reply", [{}, {"failed": "because I say so"}, {"failed": 1}, {"results": 1}, [], "x", 1])
+@pytest.mark.parametrize(
+    "reply", [{}, {"failed": "died"}, {"results": 1}, {"results": [["because I say so"]]}, [], "x", 1]
+)
 def test_a_reply_of_another_shape_is_malformed(reply: object) -> None:
     with pytest.raises(MalformedReplyError):
         sandbox_module._results(reply, [GOOD])
@@ -380,30 +401,30 @@ LINE = f'["q","{DIGEST}","01",""]\n'.encode()
 )
 def test_a_line_that_is_no_result_is_malformed(line: bytes) -> None:
     with pytest.raises(MalformedReplyError):
-        collect_results([LINE, line], [2, 2])
+        list(read_results([LINE, line], [2, 2]))
 
 
 def test_a_line_of_the_longest_result_is_taken_and_one_byte_more_is_malformed() -> None:
     longest = b" " * (requests.MAX_RESULT - len(LINE) + 1) + LINE
-    assert collect_results([longest], [2]) == [["q", DIGEST, "01", ""]]
+    assert list(read_results([longest], [2])) == [["q", DIGEST, "01", ""]]
     with pytest.raises(MalformedReplyError, match="more than"):
-        collect_results([b" " + longest], [2])
+        list(read_results([b" " + longest], [2]))
 
 
 def test_more_lines_than_items_are_malformed() -> None:
     with pytest.raises(MalformedReplyError, match="more results"):
-        collect_results([LINE * 3], [2, 2])
+        list(read_results([LINE * 3], [2, 2]))
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 10_000])
 def test_results_are_collected_however_their_bytes_arrive(size: int) -> None:
     data = LINE + b'"why"\n' + LINE
     chunks = (data[start : start + size] for start in range(0, len(data), size))
-    assert collect_results(chunks, [2, 0, 2]) == [["q", DIGEST, "01", ""], "why", ["q", DIGEST, "01", ""]]
+    assert list(read_results(chunks, [2, 0, 2])) == [["q", DIGEST, "01", ""], "why", ["q", DIGEST, "01", ""]]
 
 
 def test_a_line_without_its_end_is_no_result() -> None:
-    assert collect_results([LINE, LINE[:-1]], [2, 2]) == [["q", DIGEST, "01", ""]]
+    assert list(read_results([LINE, LINE[:-1]], [2, 2])) == [["q", DIGEST, "01", ""]]
 
 
 def test_a_child_that_writes_without_end_is_read_no_further_than_one_result() -> None:
@@ -416,14 +437,15 @@ def test_a_child_that_writes_without_end_is_read_no_further_than_one_result() ->
             yield b"[" * 1_000
 
     with pytest.raises(MalformedReplyError, match="more than"):
-        collect_results(endless(), [2] * requests.MAX_BATCH)
+        list(read_results(endless(), [2] * requests.MAX_BATCH))
     assert read <= requests.MAX_RESULT + 1_000
 
 
 def test_a_child_that_trickles_is_cut_off_at_its_deadline() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"[")
+    batch = zygote.Batch([GOOD], item_seconds=9.0, cpu_seconds=9.0, deadline=time.monotonic() + 0.05)
     with pytest.raises(TimeoutError):
-        list(zygote._chunks(reader, time.monotonic() + 0.05))
+        list(zygote._chunks(os.getpid(), reader, batch))
     os.close(reader)
     os.close(writer)

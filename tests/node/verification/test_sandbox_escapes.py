@@ -9,8 +9,10 @@ from escape_calls import CALLS
 from sapo_node.verification.sandbox import requests, seccomp
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
+from sapo_protocol import TaskSpec
 
 HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>", "<answer>0</answer>"))
+TASKS = [TaskSpec("chain_sum", {}, 1), TaskSpec(evil_plugin.DATASET, {}, 1)]
 
 
 def evil(attempt):
@@ -28,7 +30,7 @@ def _installed(tmp_path_factory):
 
 async def outcomes_of(attempts):
     """What each attempt says became of it. They share children: what is denied leaves no trace for the next one."""
-    sandbox = Sandbox()
+    sandbox = Sandbox(TASKS)
     async with trio.open_nursery() as nursery:
         await nursery.start(sandbox.run)
         if not sandbox.confined:
@@ -41,7 +43,7 @@ async def outcomes_of(attempts):
 
 async def ends_of(attempts):
     """Of each attempt, made in a child of its own, the cause of its failure, and what an honest batch gets then."""
-    sandbox = Sandbox()
+    sandbox = Sandbox(TASKS)
     ends = {}
     async with trio.open_nursery() as nursery:
         await nursery.start(sandbox.run)

@@ -10,11 +10,14 @@ import evil_plugin
 from sapo_node.verification.sandbox import requests
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
+from sapo_protocol import TaskSpec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 MEBIBYTE = 2**20
 HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>",))
+
+TASKS = [TaskSpec("chain_sum", {}, 1), TaskSpec(evil_plugin.DATASET, {}, 1)]
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def batch(config):
 
 @pytest.mark.usefixtures("_evil")
 async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(nursery):
-    sandbox = Sandbox()
+    sandbox = Sandbox(TASKS)
     await nursery.start(sandbox.run)
     (honest,) = await sandbox.score([HONEST])
     idle = kilobytes(sandbox, "VmRSS")
@@ -53,7 +56,7 @@ async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(nur
 
 @pytest.mark.usefixtures("_evil")
 async def test_the_longest_reply_of_the_right_shape_takes_little_memory_of_the_zygote_and_of_the_node(nursery):
-    sandbox = Sandbox()
+    sandbox = Sandbox(TASKS)
     await nursery.start(sandbox.run)
     await sandbox.score([HONEST])
     idle = kilobytes(sandbox, "VmRSS")

@@ -208,7 +208,7 @@ def push(folder: Path, *, repository: str, json_output: bool) -> None:
 
 async def _verified(folder: Path, manifest: Manifest) -> Verification:
     async with trio.open_nursery() as nursery:
-        sandbox = Sandbox()
+        sandbox = Sandbox(manifest.tasks)
         await nursery.start(sandbox.run)
         await require_catalogue(manifest, sandbox)
         found = await verify_groups(folder, manifest, sandbox)
@@ -256,7 +256,7 @@ async def inspect(data: bytes, manifest: Manifest) -> Inspection:
     except RemoteError as error:
         return Inspection(error.layer, str(error))
     async with trio.open_nursery() as nursery:
-        sandbox = Sandbox()
+        sandbox = Sandbox(manifest.tasks)
         await nursery.start(sandbox.run)
         await require_catalogue(manifest, sandbox)
         groups = [await _inspect_group(rollout, k, manifest, sandbox) for k in range(len(rollout.header.groups))]

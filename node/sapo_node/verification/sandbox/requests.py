@@ -2,12 +2,12 @@
 
 A reply comes from a process that has read peers' text. So the zygote checks its shape, and the node checks it again:
 the expected number of items, each a prompt, a digest, one reward per completion and a worked example, or a text that
-says why the item failed.
+says why the item failed. For an item that its child did not finish, the zygote writes the cause.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,15 @@ rewards need 256."""
 MAX_REPLY = MAX_RESULT * MAX_BATCH
 """Bytes of a reply, at most."""
 
+
+CAUSES = {
+    "fork": "the system can start no more processes",
+    "died": "the process that scored it died",
+    "timeout": "it, or its batch, took too much processor time",
+    "malformed": "the process that scored it wrote something that is no result",
+    "no_sandbox": "the process that should have scored it could not confine itself",
+}
+"""Why the zygote has no result for an item, for the log."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Halves of a surrogate pair. JSON can hold one alone, but then the text cannot be encoded as UTF-8."""
@@ -67,6 +76,15 @@ class Scored:
     """A correct completion of the task, if the request asked for one and the sandbox knows one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An item that failed closed."""
+
+    cause: str
+    """A key of CAUSES, or `task` if the item itself is at fault."""
+    reason: str
+
+
 def encode_requests(batch: Sequence[ScoreRequest]) -> list[list[Any]]:
     """Return the batch as JSON."""
     return [[item.dataset, dict(item.config), item.seed, list(item.completions), item.example] for item in batch]
@@ -90,25 +108,26 @@ def encode_line(result: Scored | str) -> bytes:
     return json.dumps(encode_result(result)).encode("ascii") + b"\n"
 
 
-def collect_results(chunks: Iterable[bytes], expected: Sequence[int]) -> list[Any]:
-    """Return the results in the lines that a child wrote, as JSON. There are fewer than expected if it stopped early.
+def read_results(chunks: Iterable[bytes], expected: Sequence[int]) -> Iterator[Any]:
+    """Yield the results in the lines that a child writes, as JSON. There are fewer than expected if it stops early.
 
     `expected` has the number of completions of each item. Raises MalformedReplyError at the first line of another
     shape, and before a line grows beyond MAX_RESULT. This parses one line at a time, so that its memory is bounded
     whatever the child writes.
     """
-    results: list[Any] = []
+    missing = iter(expected)
     unfinished = b""
     for chunk in chunks:
         *lines, unfinished = (unfinished + chunk).split(b"\n")
         for line in lines:
-            results.append(_parse_line(line))
-            if len(results) > len(expected):
+            result = _parse_line(line)
+            completions = next(missing, None)
+            if completions is None:
                 raise MalformedReplyError("more results than items")
-            _decode_result(results[-1], expected[len(results) - 1])
+            _decode_line(result, completions)
+            yield result
         if len(unfinished) > MAX_RESULT:
             raise MalformedReplyError(f"a result of more than {MAX_RESULT} bytes")
-    return results
 
 
 def _parse_line(line: bytes) -> Any:
@@ -121,14 +140,20 @@ def _parse_line(line: bytes) -> Any:
         raise MalformedReplyError("a result is not JSON") from error
 
 
-def decode_results(value: object, expected: Sequence[int]) -> list[Scored | str]:
-    """Return the results of items with these numbers of completions: what the sandbox found, or why the item failed.
-
-    Raises MalformedReplyError for another shape.
-    """
+def decode_results(value: object, expected: Sequence[int]) -> list[Scored | Failed]:
+    """Return the results of items with these numbers of completions. Raises MalformedReplyError for another shape."""
     if not isinstance(value, list) or len(value) != len(expected):
         raise MalformedReplyError("not one result per item")
     return [_decode_result(item, completions) for item, completions in zip(value, expected, strict=True)]
+
+
+def _decode_result(item: object, completions: int) -> Scored | Failed:
+    match item:
+        case [str(cause)] if cause in CAUSES:
+            return Failed(cause, CAUSES[cause])
+        case _:
+            result = _decode_line(item, completions)
+            return Failed("task", result) if isinstance(result, str) else result
 
 
 def require_limits(prompt: str, example: str) -> None:
@@ -144,7 +169,7 @@ def require_limits(prompt: str, example: str) -> None:
             raise MalformedReplyError(f"its {name} is not Unicode text")
 
 
-def _decode_result(item: object, completions: int) -> Scored | str:
+def _decode_line(item: object, completions: int) -> Scored | str:
     match item:
         case str(reason):
             if len(reason) > MAX_REASON:

@@ -3,11 +3,12 @@
 The reason for which an item failed comes from a process that has read peers' text. So it is one short printable line.
 """
 
+import json
 import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import trio
 
@@ -18,45 +19,44 @@ from sapo_node.verification.sandbox.requests import (
     MAX_BATCH,
     MAX_REASON,
     MAX_REPLY,
+    Failed,
     MalformedReplyError,
     Scored,
     ScoreRequest,
     decode_results,
     encode_requests,
 )
+from sapo_protocol import TaskSpec
 from sapo_protocol.printable import excerpt
 
 logger = logging.getLogger(__name__)
+
+ITEM_SECONDS = 2.0
+"""Seconds of processor time for one item, at most. An item takes milliseconds, the slowest of a good task some 100."""
 
 CPU_SECONDS = 5
 """Seconds of processor time for one batch, at most. A full batch takes tens of milliseconds."""
 
 WALL_SECONDS = 15.0
-"""Seconds after which the zygote kills the child of a batch."""
+"""Seconds for one batch, at most. A process that sleeps uses no processor time."""
 
 _MARGIN = 30.0
 """Seconds that the node waits beyond WALL_SECONDS, because the sandbox may be starting."""
 
 _START_DEADLINE = 120.0
 
-_CAUSES = {
-    "fork": "the system can start no more processes",
-    "died": "the process that scored them died",
-    "timeout": f"they took more than {CPU_SECONDS} s of processor time, or {WALL_SECONDS:g} s",
-    "malformed": "the process that scored them wrote something that is no result",
-    "no_sandbox": "the process that should have scored them could not confine itself",
-}
-"""Why the zygote returns no results, for the log."""
-
 
 class Sandbox:
     """Scores peers' completions in a confined process. `score` works only while `run` is running."""
 
-    def __init__(self) -> None:
+    def __init__(self, tasks: Iterable[TaskSpec] = ()) -> None:
+        """`tasks` are those of the swarm. Of other datasets the sandbox builds only those that the wire spec defines:
+        once confined, it can import nothing.
+        """
         self.failures: Counter[str] = Counter()
         """Items that failed closed, by cause."""
         self._worker = Worker(
-            "sandbox", _argv(), start_deadline=_START_DEADLINE, env=_environment(), reply_limit=MAX_REPLY
+            "sandbox", _argv(tasks), start_deadline=_START_DEADLINE, env=_environment(), reply_limit=MAX_REPLY
         )
 
     @property
@@ -77,13 +77,13 @@ class Sandbox:
 
     @property
     def plugins(self) -> Mapping[str, int]:
-        """The datasets of other packages, with their scorer versions; empty before the sandbox is ready."""
+        """The tasks of other packages, with their scorer versions; empty before the sandbox is ready."""
         found: dict[str, int] = self._worker.ready.get("plugins", {})
         return found
 
     @property
     def broken_plugins(self) -> Mapping[str, str]:
-        """The datasets of other packages that cannot be used, with the reason; empty before the sandbox is ready."""
+        """The tasks of other packages that cannot be used, with the reason; empty before the sandbox is ready."""
         found: dict[str, str] = self._worker.ready.get("broken_plugins", {})
         return found
 
@@ -119,55 +119,57 @@ class Sandbox:
         return results
 
     async def _score_in_one_child(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
-        request = {"cpu_seconds": CPU_SECONDS, "wall_seconds": WALL_SECONDS, "batch": encode_requests(batch)}
+        request = {
+            "batch": encode_requests(batch),
+            "item_seconds": ITEM_SECONDS,
+            "cpu_seconds": CPU_SECONDS,
+            "wall_seconds": WALL_SECONDS,
+        }
         try:
             reply = await self._worker.request(request, deadline=WALL_SECONDS + _MARGIN)
             results = _results(reply, batch)
         except WorkerFailed as error:
-            return self._none_of(batch, "restart", str(error))
+            results = [Failed("restart", str(error))] * len(batch)
         except FrameError as error:
-            return self._none_of(batch, "request", str(error))
+            results = [Failed("request", str(error))] * len(batch)
         except MalformedReplyError as error:
-            return self._none_of(batch, "malformed", str(error))
-        if isinstance(results, str):
-            return self._none_of(batch, results, _CAUSES[results])
-        return self._those_that_hold(batch, results)
+            results = [Failed("malformed", str(error))] * len(batch)
+        self._note_failures(batch, results)
+        return [result if isinstance(result, Scored) else None for result in results]
 
-    def _those_that_hold(self, batch: Sequence[ScoreRequest], results: Sequence[Scored | str]) -> list[Scored | None]:
-        failed = [
-            (item.dataset, result) for item, result in zip(batch, results, strict=True) if isinstance(result, str)
-        ]
+    def _note_failures(self, batch: Sequence[ScoreRequest], results: Sequence[Scored | Failed]) -> None:
+        failed = [(item, result) for item, result in zip(batch, results, strict=True) if isinstance(result, Failed)]
         if failed:
-            self.failures["task"] += len(failed)
-            dataset, reason = failed[0]
-            said = excerpt(reason, MAX_REASON)
+            self.failures.update(result.cause for _, result in failed)
+            item, first = failed[0]
+            said = excerpt(first.reason, MAX_REASON)
             counts = (len(failed), len(batch))
-            logger.warning("%d of %d tasks failed in the sandbox; the first, of %s: %s", *counts, dataset, said)
-        return [None if isinstance(result, str) else result for result in results]
-
-    def _none_of(self, batch: Sequence[ScoreRequest], cause: str, said: str) -> list[Scored | None]:
-        self.failures[cause] += len(batch)
-        datasets = ", ".join(sorted({item.dataset for item in batch}))
-        logger.warning("the sandbox scored none of %d tasks (%s): %s", len(batch), datasets, excerpt(said, MAX_REASON))
-        return [None] * len(batch)
+            logger.warning("%d of %d tasks failed in the sandbox; the first, of %s: %s", *counts, item.dataset, said)
 
 
-def _results(reply: object, batch: Sequence[ScoreRequest]) -> list[Scored | str] | str:
-    """Return the results in a reply, or the cause of a failure. Raises MalformedReplyError."""
+def _results(reply: object, batch: Sequence[ScoreRequest]) -> list[Scored | Failed]:
+    """Return the results in a reply. Raises MalformedReplyError."""
     match reply:
-        case {"failed": str(cause)} if cause in _CAUSES:
-            return cause
         case {"results": results}:
             return decode_results(results, [len(item.completions) for item in batch])
         case _:
-            raise MalformedReplyError("a reply has neither results nor a cause")
+            raise MalformedReplyError("a reply has no results")
 
 
-def _argv() -> list[str]:
+def _argv(tasks: Iterable[TaskSpec]) -> list[str]:
     """Return the command of the zygote: this interpreter and import path, without user site or start-up files."""
     path = [entry for entry in sys.path if os.path.isabs(entry)]  # noqa: PTH117 - entries are text
-    code = f"import sys; sys.path[:] = {path!r}; from sapo_node.verification.sandbox.zygote import main; main()"
-    return [sys.executable, "-s", "-P", "-c", code]
+    code = "from sapo_node.verification.sandbox.zygote import main; main(sys.argv[1])"
+    prepared = [pair for task in tasks if (pair := _as_json(task))]
+    return [sys.executable, "-s", "-P", "-c", f"import sys; sys.path[:] = {path!r}; {code}", f"[{','.join(prepared)}]"]
+
+
+def _as_json(task: TaskSpec) -> str:
+    """Return dataset and configuration; empty if the configuration has bytes, and so fits no dataset."""
+    try:
+        return json.dumps([task.dataset, dict(task.config)])
+    except TypeError:
+        return ""
 
 
 def _environment() -> dict[str, str]:
