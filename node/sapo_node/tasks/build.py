@@ -78,7 +78,8 @@ def _dataset(dataset: str, config_json: str) -> Any:
     if refused:
         raise TaskError(f"the configuration of {dataset} may not set {', '.join(sorted(refused))}")
     try:
-        return create(dataset, DATASETS[dataset].module, {**DATASETS[dataset].defaults, **config})
+        row = DATASETS[dataset]
+        return create(dataset, row.module, {**row.defaults, **config}, per_seed=row.per_seed)
     except (TypeError, ValueError, AssertionError, AttributeError) as error:
         raise TaskError(f"reasoning-gym refuses the configuration of {dataset}: {error}") from error
 
@@ -86,8 +87,15 @@ def _dataset(dataset: str, config_json: str) -> Any:
 def _task(dataset: str, item: Mapping[str, Any]) -> Task:
     answer = item["answer"]
     if answer is None:
-        answer = item["metadata"]["example_answer"]
+        answer = _example(item["metadata"])
     prompt = str(item["question"])
     if dataset == "basic_arithmetic" and "/" in prompt:
         prompt += " Each quotient is floored."  # its reference is computed with Python's `//`
     return Task(dataset, prompt, str(answer), item.get("metadata", {}))
+
+
+def _example(metadata: Mapping[str, Any]) -> str:
+    """Return the example of a dataset whose items name no answer: a text, or a map of vertices to colours as JSON."""
+    if "example_answer" in metadata:
+        return str(metadata["example_answer"])
+    return json.dumps(metadata["possible_answer"], sort_keys=True)

@@ -8,9 +8,11 @@ it, before or after.
 """
 
 import functools
+import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,21 +40,56 @@ _FAMILIES = (
 """The packages whose __init__ would import all datasets in them."""
 
 
-def create(dataset: str, module: str, config: Mapping[str, Any]) -> Any:
+def create(dataset: str, module: str, config: Mapping[str, Any], *, per_seed: bool = False) -> Any:
     """Return the dataset object with this configuration. Its item n is the first item of seed n.
 
-    `module` is the name of the dataset's module inside reasoning_gym. Raises ImportError if the package is not
-    installed, and what the dataset raises for a configuration that it refuses.
+    `module` is the name of the dataset's module inside reasoning_gym. With `per_seed`, each item comes from an object
+    of its own. Raises ImportError if the package is not installed, and what the dataset raises for a configuration that
+    it refuses.
     """
     _package()
-    with _as_theirs(sys.modules[_OURS]):
+    with _as_theirs():
         loaded: Any = import_module(f"{_OURS}.{module}")
-        factory = import_module(f"{_OURS}.factory")
     if dataset == "basic_arithmetic":
         # The library's function needs more than the processor limit of a batch for 1 of 45,000 items of `paper-nine`.
         loaded.find_common_divisors = common_divisors
-    # A dataset seeds item n with seed + n. So item n of seed 0 is item 0 of seed n.
-    return factory.create_dataset(dataset, seed=0, size=1, **config)
+    if dataset == "polynomial_multiplication":
+        # The library lists a set of monomials, so which one it draws would depend on the hash seed.
+        loaded.itermonomials = _sorted_monomials
+    make = functools.partial(sys.modules[f"{_OURS}.factory"].create_dataset, dataset, size=1, **config)
+    with _as_theirs():
+        if per_seed:
+            items = _ItemPerSeed(make)
+            # Its first item has the dataset import the modules that generate the items.
+            items[0]
+            return items
+        # A dataset seeds item n with seed + n. So item n of seed 0 is item 0 of seed n.
+        return make(seed=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _ItemPerSeed:
+    """The first item of each seed, from an object made for it.
+
+    list_functions draws some items from the global generator of random numbers. So this class seeds the generator, and
+    then restores its state.
+    """
+
+    make: Callable[..., Any]
+
+    def __getitem__(self, seed: int) -> Any:
+        state = random.getstate()
+        random.seed(seed)
+        try:
+            return self.make(seed=seed)[0]
+        finally:
+            random.setstate(state)
+
+
+def _sorted_monomials(variables: Any, most: int, least: int) -> list[Any]:
+    """Return the monomials from degree `least` to `most`, sorted by their text."""
+    monomials: Any = import_module("sympy.polys.monomials")
+    return sorted(monomials.itermonomials(variables, most, least), key=str)
 
 
 @functools.cache
@@ -67,8 +104,11 @@ def _package() -> None:
         package = ModuleType(f"{_OURS}.{name}".rstrip("."))
         package.__path__ = [str(root / name)]
         sys.modules[package.__name__] = package
-    with _as_theirs(sys.modules[_OURS]):
-        data: Any = import_module(f"{_OURS}.data")
+    with _as_theirs():
+        # The library's modules import one another in a circle, which only this order enters without an error.
+        for name in ("coaching", "factory", "data"):
+            import_module(f"{_OURS}.{name}")
+    data: Any = sys.modules[f"{_OURS}.data"]
     # Datasets read word lists when they are made. The library's functions would import all of the package for that, and
     # the sandbox can read no file once it is confined.
     data.get_data_file_path = (root / "data").joinpath
@@ -76,10 +116,11 @@ def _package() -> None:
 
 
 @contextmanager
-def _as_theirs(package: ModuleType) -> Iterator[None]:
-    """Let `package` be reasoning_gym for a while: some of its modules import others by that name."""
+def _as_theirs() -> Iterator[None]:
+    """Let this package be reasoning_gym for a while: some of its modules import others by that name."""
     before = _taken_out()
-    sys.modules[_THEIRS] = package
+    ours = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(f"{_OURS}.")}
+    sys.modules.update({_THEIRS + name.removeprefix(_OURS): module for name, module in ours.items()})
     try:
         yield
     finally:
