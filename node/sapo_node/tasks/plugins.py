@@ -3,8 +3,8 @@
 Such a module has these attributes:
 - `SCORER_VERSION`, a whole number that a manifest names.
 - `item(config, seed)` returns prompt and answer. It raises ValueError for a configuration that it refuses.
-- `earns(prompt, answer, given)` returns True or False: whether `given`, the text between the tags of a completion, is
-  correct.
+- `earns(prompt, answer, given)` returns True if `given`, the text between the tags of a completion, is correct, and
+  False if it is not. It may return the share of `given` that is right, as a `fractions.Fraction` from 0 to 1.
 
 It may have a fourth: `example(prompt, answer)` returns a correct completion with its working, for models that read
 worked examples before a prompt.
@@ -18,18 +18,18 @@ import functools
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
-from sapo_node.tasks.task import TaskError
+from sapo_node.tasks.task import TaskError, Verdict
 from sapo_protocol.printable import excerpt
 
 GROUP = "sapo_node.tasks"
 """The name of the group of entry points."""
 
-_VERDICTS = frozenset({"bool", "bool_"})
-"""Names of the types that `earns` may return. numpy has a type of its own for the result of a comparison: `bool_`, and
-`bool` from numpy 2. Any other type may be a mistake: a pair of a verdict and a reason is always true.
-"""
+_BOOLEANS = frozenset({"bool", "bool_"})
+"""Names of the types of a boolean. numpy has a type of its own for the result of a comparison: `bool_`, and `bool` from
+numpy 2."""
 
 
 class Plugin(Protocol):
@@ -39,7 +39,7 @@ class Plugin(Protocol):
 
     def item(self, config: Mapping[str, Any], seed: int) -> tuple[str, str]: ...
 
-    def earns(self, prompt: str, answer: str, given: str) -> bool: ...
+    def earns(self, prompt: str, answer: str, given: str) -> Verdict: ...
 
 
 def is_foreign(dataset: str) -> bool:
@@ -58,11 +58,11 @@ def example(dataset: str, prompt: str, answer: str) -> str:
     return str(write(prompt, answer)) if callable(write) else ""
 
 
-def earns(dataset: str, prompt: str, answer: str, given: str) -> bool:
-    """Return whether the dataset's own function says that `given` is correct; False if that function raises.
+def earns(dataset: str, prompt: str, answer: str, given: str) -> Verdict:
+    """Return the verdict of the dataset's own function on `given`; False if that function raises.
 
-    Raises TaskError if that function returns something other than True or False, and what it raises itself if that is
-    an error of this machine: MemoryError, OSError or ImportError.
+    Raises TaskError if that function returns something other than True, False or a Fraction from 0 to 1, and what it
+    raises itself if that is an error of this machine: MemoryError, OSError or ImportError.
     """
     decide = of(dataset).earns
     try:
@@ -73,10 +73,24 @@ def earns(dataset: str, prompt: str, answer: str, given: str) -> bool:
         raise
     except Exception:  # noqa: BLE001 - a peer wrote `given`, and nobody knows what another package raises for it
         return False
-    kind = type(verdict).__name__
-    if kind not in _VERDICTS:
-        raise TaskError(f"the function earns of {dataset} must return True or False, and it returned a value of {kind}")
-    return bool(verdict)
+    return _verdict(dataset, verdict)
+
+
+def _verdict(dataset: str, returned: object) -> Verdict:
+    """Return what `earns` returned if it is a verdict. Raises TaskError otherwise: a pair of a verdict and a reason is
+    always true, for instance, and a float may differ between machines.
+    """
+    kind = type(returned).__name__
+    if kind in _BOOLEANS:
+        return bool(returned)
+    if not isinstance(returned, Fraction):
+        raise TaskError(
+            f"the function earns of {dataset} must return True, False or a fractions.Fraction from 0 to 1 (no float: "
+            f"floats differ between machines), and it returned a value of {kind}"
+        )
+    if not 0 <= returned <= 1:
+        raise TaskError(f"the function earns of {dataset} must return a Fraction from 0 to 1, and it left that range")
+    return returned
 
 
 def leave_out(dataset: str, reason: str) -> None:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,8 @@ async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_its_progra
     later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
     with pytest.raises(LocalError, match="by version 2, and version 1 is installed"):
         await require_catalogue(later, sandbox)
+    for levels in (1, 255):  # a manifest may give levels to a task whose scorer says true or false
+        await require_catalogue(replace(manifest, tasks=(replace(manifest.tasks[0], levels=levels),)), sandbox)
     broken = replace(manifest, tasks=tuple(replace(task, config={"max": 0}) for task in manifest.tasks))
     with pytest.raises(LocalError, match="cannot be built"):
         await require_catalogue(broken, sandbox)
@@ -141,9 +144,9 @@ def test_the_forbidden_characters_are_those_of_the_standard(reaches_the_scorer):
 
 
 @pytest.mark.parametrize(
-    "verdict", [1, 1.0, None, "no", (False, "wrong"), np.array([True]), re.match("", "")], ids=repr
+    "verdict", [1, 1.0, np.float64(0.5), None, "no", (False, "wrong"), np.array([True]), re.match("", "")], ids=repr
 )
-def test_a_scorer_that_returns_something_other_than_true_or_false_is_named(installed, monkeypatch, verdict):
+def test_a_scorer_that_returns_something_other_than_a_verdict_is_named(installed, monkeypatch, verdict):
     task = build_task(NAME, CONFIG, 7)
     monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: verdict)
     with pytest.raises(TaskError, match=rf"function earns of postfix\.programs .* of {type(verdict).__name__}$"):
@@ -155,6 +158,21 @@ def test_a_scorer_may_return_a_boolean_of_numpy(installed, monkeypatch, verdict)
     task = build_task(NAME, CONFIG, 7)
     monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: verdict)
     assert score(task, f"<answer>{task.answer}</answer>") == bool(verdict)
+
+
+@pytest.mark.parametrize(("share", "level"), [(0, 0), (Fraction(1, 5), 0), (Fraction(1, 4), 1), (Fraction(1), 4)])
+def test_a_share_earns_the_level_at_or_below_it(installed, monkeypatch, share, level):
+    task = build_task(NAME, CONFIG, 7)
+    monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: Fraction(share))
+    assert score(task, f"<answer>{task.answer}</answer>", levels=4) == level
+
+
+@pytest.mark.parametrize("share", [Fraction(-1, 10**5000), Fraction(10**5000 + 1, 10**5000)], ids=["below", "above"])
+def test_a_share_outside_0_to_1_is_refused(installed, monkeypatch, share):
+    task = build_task(NAME, CONFIG, 7)
+    monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: share)
+    with pytest.raises(TaskError, match=r"earns of postfix\.programs must return a Fraction from 0 to 1"):
+        score(task, f"<answer>{task.answer}</answer>", levels=4)
 
 
 async def test_a_package_that_cannot_be_imported_keeps_no_other_from_being_scored(
