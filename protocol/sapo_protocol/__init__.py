@@ -42,7 +42,7 @@ from .pull import (
     encode_peers,
     encode_request,
 )
-from .rollout import Rollout, decode_message, encode_message, match_bodies, open_message
+from .rollout import Rollout, decode_message, encode_message, match_bodies, open_message, require_inline
 from .signature import verify_signature
 from .topics import (
     Topic,
@@ -120,6 +120,7 @@ __all__ = [
     "public_key_of",
     "pull_protocol",
     "render_manifest",
+    "require_inline",
     "require_shard",
     "rollouts_topic",
     "rollouts_topics",

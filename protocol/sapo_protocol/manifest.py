@@ -208,7 +208,7 @@ def decode_manifest(data: bytes) -> Manifest:
     except LocalError as error:
         raise RemoteError(Layer.MANIFEST, str(error)) from error
     if manifest.encoded != data:
-        raise RemoteError(Layer.MANIFEST, "a key is missing")
+        raise RemoteError(Layer.MANIFEST, "a key is missing, or bootstrap is in the manifest")
     return manifest
 
 

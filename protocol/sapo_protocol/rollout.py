@@ -1,7 +1,7 @@
 """A round on the wire (spec: rollout): a signed envelope, and one body of plain text for each group.
 
-The header in the envelope commits, for every group, to prompt and answer (digest), to the claimed rewards and to the
-text (SHA-256 of the body). A message may leave bodies out. Every body in it must match the header.
+The header in the envelope commits, for every group, to prompt and answer (digest), to the claimed levels and to the
+texts (SHA-256 of the body). A message may leave bodies out. Every body in it must match the header.
 """
 
 import hashlib
@@ -48,6 +48,15 @@ def decode_message(data: bytes, manifest: Manifest) -> tuple[bytes, tuple[bytes 
     if position != len(data):
         raise RemoteError(Layer.FRAME, "bytes after the end")
     return envelope, tuple(bodies)
+
+
+def require_inline(data: bytes, bodies: tuple[bytes | None, ...], manifest: Manifest) -> None:
+    """Raise RemoteError (size) for a gossip message that is too long to hold bodies; MSG-3.
+
+    Charge the sender. A requested message may be as long as MSG-1 allows.
+    """
+    if len(data) > manifest.inline_bytes and any(bodies):
+        raise RemoteError(Layer.SIZE, f"{len(data)} bytes with bodies, the limit is {manifest.inline_bytes}")
 
 
 def match_bodies(opened: Opened, header: Header, bodies: tuple[bytes | None, ...]) -> Rollout:

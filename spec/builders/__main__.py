@@ -12,6 +12,7 @@ KINDS = (
     "header",
     "body",
     "message",
+    "inline",
     "evidence",
     "request",
     "listing",

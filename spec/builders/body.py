@@ -1,6 +1,7 @@
-"""Cases of kind `body`: the completions of one group (BODY-2 to BODY-6, EXT-1, EXT-2)."""
+"""Cases of kind `body`: the completions of one group (BODY-2 to BODY-7, EXT-1, EXT-2)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from cases import ACCEPT, Case
 from example import BODY, TEXTS
@@ -16,6 +17,7 @@ from wire import (
     body,
     bstr,
     completion,
+    completion_of,
     head,
     sorted_table,
     table,
@@ -25,12 +27,17 @@ from wire import (
 
 FIRST, SECOND = completion("a"), completion("b")
 LIMIT = EXAMPLE.max_completion_bytes
+TALK = Swarm(tasks=[replace(EXAMPLE.tasks[0], turns=3), *EXAMPLE.tasks[1:]])
+"""The example swarm with three turns for its first task."""
+MOST_TURNS = Swarm(tasks=[replace(EXAMPLE.tasks[0], turns=16)])
 WIDE = "\N{GRINNING FACE}"
 """Four bytes in UTF-8, two units in UTF-16, one character."""
 
 
 def cases() -> Iterable[Case]:
     yield from _accepted()
+    yield from _turns()
+    yield from _refused_turns()
     yield from _texts()
     yield from _labels_and_extensions()
     yield from _keys()
@@ -49,13 +56,15 @@ def _passes(
     name: str,
     rule: str,
     data: bytes,
-    texts: Sequence[str] = ("a", "b"),
+    texts: Sequence[str | Sequence[str]] = ("a", "b"),
     finishes: Sequence[str] = ("stop", "stop"),
     *,
     swarm: Swarm = EXAMPLE,
     note: str = "",
 ) -> Case:
-    output = {"texts": texts, "finishes": finishes}
+    """`texts` has the turns of each completion, or its text if it has one turn."""
+    turns = [[each] if isinstance(each, str) else each for each in texts]
+    output = {"turns": turns, "finishes": finishes}
     return Case(name, rule, "body", _input(data, swarm), ACCEPT, output, note, grammar=True)
 
 
@@ -70,12 +79,16 @@ def _input(data: bytes, swarm: Swarm) -> Mapping[str, bytes]:
 
 
 def _with_text(value: bytes) -> bytes:
-    """A body whose first completion has this encoded text."""
-    return body([table(("text", value), ("finish", text("stop"))), SECOND])
+    """A body whose first completion has this encoded text for its turn."""
+    return _with_turns(array([value]))
+
+
+def _with_turns(value: bytes) -> bytes:
+    return body([table(("turns", value), ("finish", text("stop"))), SECOND])
 
 
 def _with_finish(value: bytes) -> bytes:
-    return body([table(("text", text("a")), ("finish", value)), SECOND])
+    return body([table(("turns", array([text("a")])), ("finish", value)), SECOND])
 
 
 def _accepted() -> Iterator[Case]:
@@ -86,6 +99,55 @@ def _accepted() -> Iterator[Case]:
     yield _passes("sixteen completions", "BODY-3", body([FIRST] * 16), ("a",) * 16, ("stop",) * 16, swarm=sixteen)
     both = body([completion("a", "length"), completion("b", "length")])
     yield _passes("both ended by a limit", "BODY-5", both, finishes=("length", "length"))
+
+
+def _turns() -> Iterator[Case]:
+    three = completion_of(["a", "", "c"])
+    yield _passes("three turns", "BODY-7", body([three, SECOND]), (["a", "", "c"], "b"), swarm=TALK)
+    note = "The most turns of any task: which task it is, is not asked here."
+    yield _passes(
+        "three turns and two",
+        "BODY-7",
+        body([three, completion_of("ab")]),
+        (["a", "", "c"], ["a", "b"]),
+        swarm=TALK,
+        note=note,
+    )
+    most = list("abcdefghijklmnop")
+    yield _passes("sixteen turns", "BODY-7", body([completion_of(most), SECOND]), (most, "b"), swarm=MOST_TURNS)
+    note = "Counted are the texts of all turns together."
+    halves = ["a" * (LIMIT // 2), "é" * (LIMIT // 4)]
+    yield _passes(
+        "two turns of 32 bytes", "BODY-4", body([completion_of(halves), SECOND]), (halves, "b"), swarm=TALK, note=note
+    )
+    last = completion_of(["a" * (LIMIT // 2), "é" * (LIMIT // 4), "a"])
+    yield _refused(
+        "three turns of 65 bytes together", "BODY-4", body([last, SECOND]), grammar=True, swarm=TALK, note=note
+    )
+
+
+def _refused_turns() -> Iterator[Case]:
+    two = body([completion_of("ab"), SECOND])
+    yield _refused("two turns in a swarm of one", "BODY-7", two, grammar=True)
+    four = body([FIRST, completion_of("abcd")])
+    yield _refused("four turns in a swarm of three", "BODY-7", four, grammar=True, swarm=TALK)
+    seventeen = body([FIRST, completion_of("a" * 17)])
+    yield _refused("seventeen turns", "BODY-7", seventeen, swarm=MOST_TURNS)
+    for name, swarm in {"": EXAMPLE, " in a swarm of three": TALK}.items():
+        yield _refused(f"no turns{name}", "BODY-7", _with_turns(array([])), swarm=swarm)
+    values = {
+        "a text": text("a"),
+        "a number": uint(1),
+        "true": TRUE,
+        "a map": table(("0", text("a"))),
+        "a text within two arrays": array([array([text("a")])]),
+    }
+    for name, value in values.items():
+        yield _refused(f"turns are {name}", "BODY-7", _with_turns(value))
+    others = {"bytes": bstr(b"a"), "a number": uint(1), "true": TRUE}
+    for name, value in others.items():
+        yield _refused(f"a turn is {name}", "BODY-7", _with_text(value))
+    yield _refused("a second turn is bytes", "BODY-7", _with_turns(array([text("a"), bstr(b"b")])), swarm=TALK)
 
 
 def _texts() -> Iterator[Case]:
@@ -177,10 +239,13 @@ def _completions() -> Iterator[Case]:
 
 
 def _completion_keys() -> Iterator[Case]:
-    yield _refused("a completion without finish", "BODY-3", body([FIRST, table(("text", text("b")))]))
-    yield _refused("a completion without text", "BODY-3", body([FIRST, table(("finish", text("stop")))]))
+    turns = array([text("b")])
+    yield _refused("a completion without finish", "BODY-3", body([FIRST, table(("turns", turns))]))
+    yield _refused("a completion without turns", "BODY-3", body([FIRST, table(("finish", text("stop")))]))
+    text_of_version_1 = table(("text", text("b")), ("finish", text("stop")))
+    yield _refused("a completion with a text in place of turns", "BODY-3", body([FIRST, text_of_version_1]))
     yield _refused("an empty completion", "BODY-3", body([FIRST, table()]))
-    fields = {"text": text("b"), "finish": text("stop")}
+    fields = {"turns": turns, "finish": text("stop")}
     unknown = {"an x": ("x", table()), "a model": ("model", text("m")), "a reward": ("reward", TRUE)}
     for name, (key, value) in unknown.items():
         yield _refused(f"a completion with {name}", "EXT-2", body([FIRST, sorted_table({**fields, key: value})]))
@@ -188,9 +253,9 @@ def _completion_keys() -> Iterator[Case]:
 
 def _last_of_sixteen() -> Iterator[Case]:
     last = {
-        "without finish": ("BODY-3", table(("text", text("b"))), False),
+        "without finish": ("BODY-3", table(("turns", array([text("b")]))), False),
         "with a text of 65 bytes": ("BODY-4", completion("b" * (LIMIT + 1)), True),
-        "with a text of bytes": ("BODY-4", table(("text", bstr(b"b")), ("finish", text("stop"))), False),
+        "with a turn of bytes": ("BODY-7", table(("turns", array([bstr(b"b")])), ("finish", text("stop"))), False),
         "with an unknown finish": ("BODY-5", completion("b", "eos"), False),
     }
     for name, (rule, content, grammar) in last.items():
@@ -228,9 +293,6 @@ def _refused_texts() -> Iterator[Case]:
         yield _refused(f"a text of {name}", "BODY-4", _with_text(text(answer)), grammar=True, note=note)
     last = body([FIRST, completion("b" * (LIMIT + 1))])
     yield _refused("a last text of 65 bytes", "BODY-4", last, grammar=True)
-    others = {"bytes": bstr(b"a"), "a number": uint(1), "true": TRUE, "an array of texts": array([text("a")])}
-    for name, value in others.items():
-        yield _refused(f"a text is {name}", "BODY-4", _with_text(value))
 
 
 def _ill_formed_texts() -> Iterator[Case]:
@@ -303,8 +365,8 @@ def _encodings() -> Iterator[Case]:
     yield _refused("an integer key", "ENC-5", head(MAP, 2) + uint(0) + uint(0) + BODY[1:])
     order = table(("completions", array([FIRST, SECOND])), ("model", text("m")))
     yield _refused("completions before model", "ENC-6", order, grammar=True)
-    swapped = body([table(("finish", text("stop")), ("text", text("a"))), SECOND])
-    yield _refused("finish before text", "ENC-6", swapped, grammar=True)
+    swapped = body([table(("finish", text("stop")), ("turns", array([text("a")]))), SECOND])
+    yield _refused("finish before turns", "ENC-6", swapped, grammar=True)
     twice = body([head(MAP, 3) + FIRST[1:] + text("finish") + text("stop"), SECOND])
     yield _refused("finish twice", "ENC-6", twice, grammar=None)
     yield _refused("a text that claims 2 to the 64 less one", "ENC-10", _with_text(head(TEXT, 2**64 - 1) + b"a"))

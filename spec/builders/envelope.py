@@ -48,7 +48,7 @@ def _accepted() -> Iterator[Case]:
     yield passes("a payload that is an envelope", "ENV-5", envelope(PAYLOAD))
     yield passes("a payload that ends like an envelope", "ENV-6", bstr(bytes(64)))
     yield passes("another swarm", "ENV-7", PAYLOAD, network_id=Swarm(genesis=0).network_id)
-    yield passes("another domain", "ENV-7", PAYLOAD, domain="sapo/task/1")
+    yield passes("another domain", "ENV-7", PAYLOAD, domain="sapo/task/2")
     yield passes("a long domain beyond ascii", "ENV-7", PAYLOAD, domain="über/" * 20)
     note = "Its signature differs from that of the payload of one byte, its id does not."
     again = curve.sign(ALICE.seed, sig_structure(PROTECTED, PAYLOAD, network_id=NETWORK), nonce=1)

@@ -81,17 +81,17 @@ def _other_structures() -> Iterator[Case]:
 
 def _other_contexts() -> Iterator[Case]:
     domains = {
-        "the next major version": "sapo/rollout/2",
-        "another kind": "sapo/task/1",
-        "a blank after the domain": "sapo/rollout/1 ",
-        "a zero byte after the domain": "sapo/rollout/1\0",
-        "a slash after the domain": "sapo/rollout/1/",
+        "the next major version": "sapo/rollout/3",
+        "another kind": "sapo/task/2",
+        "a blank after the domain": "sapo/rollout/2 ",
+        "a zero byte after the domain": "sapo/rollout/2\0",
+        "a slash after the domain": "sapo/rollout/2/",
         "a domain in capitals": "SAPO/ROLLOUT/1",
         "a domain without a version": "sapo/rollout",
         "an empty domain": "",
     }
     for name, domain in domains.items():
-        rule = "VRS-1" if domain == "sapo/rollout/2" else "ENV-7"
+        rule = "VRS-1" if domain == "sapo/rollout/3" else "ENV-7"
         yield unsigned(f"signed for {name}", envelope(PAYLOAD, domain=domain), rule)
     networks = {
         "another swarm": Swarm(genesis=0).network_id,

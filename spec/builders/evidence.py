@@ -13,7 +13,6 @@ from wire import (
     BYTES,
     EXAMPLE,
     NULL,
-    TRUE,
     Swarm,
     array,
     bstr,
@@ -27,7 +26,7 @@ from wire import (
     uint,
 )
 
-RECLAIMED = Round((sorted_table(GROUP_FIELDS | {"claims": array([TRUE, TRUE])}),))
+RECLAIMED = Round((sorted_table(GROUP_FIELDS | {"claims": bstr(bytes([1, 1]))}),))
 """The round of the example, with both rewards claimed."""
 
 
@@ -199,8 +198,8 @@ def _signatures() -> Iterator[Case]:
     foreign = Swarm(genesis=EXAMPLE.genesis + 1).network_id
     made = {
         "another swarm": ("ENV-7", lambda each: envelope(each.payload, network_id=foreign)),
-        "another kind": ("ENV-7", lambda each: envelope(each.payload, domain="sapo/evidence/1")),
-        "version 2": ("VRS-1", lambda each: envelope(each.payload, domain="sapo/rollout/2")),
+        "another kind": ("ENV-7", lambda each: envelope(each.payload, domain="sapo/evidence/2")),
+        "version 3": ("VRS-1", lambda each: envelope(each.payload, domain="sapo/rollout/3")),
     }
     for name, (rule, make) in made.items():
         both = _evidence(make(first), make(second))

@@ -17,7 +17,6 @@ from wire import (
     UNDEFINED,
     Swarm,
     array,
-    boolean,
     bstr,
     head,
     sorted_table,
@@ -75,8 +74,8 @@ def _with_group(**changes: bytes) -> bytes:
     return _with(groups=array([sorted_table(GROUP_FIELDS | changes)]))
 
 
-def _claiming(*claims: bool) -> bytes:
-    return _with_group(claims=array(boolean(claim) for claim in claims))
+def _claiming(*claims: int) -> bytes:
+    return _with_group(claims=bstr(bytes(claims)))
 
 
 def _nested(depth: int) -> bytes:
@@ -98,12 +97,12 @@ def _accepted() -> Iterator[Case]:
     yield _passes("counter max rounds less one", "HDR-2", _with(counter=uint(99)), counter=99)
     alone, zero = Swarm(max_rounds=1), _with(counter=uint(0))
     yield _passes("the only counter of a swarm of one round", "HDR-2", zero, swarm=alone, counter=0)
-    yield _passes("all claims true", "HDR-4", _claiming(True, True))
-    yield _passes("all claims false", "HDR-4", _claiming(False, False))
+    yield _passes("two claims of level 1", "HDR-4", _claiming(1, 1))
+    yield _passes("two claims of level 0", "HDR-4", _claiming(0, 0))
+    note = "The levels of its task are not compared here."
+    yield _passes("claims of level 255 and 10", "HDR-4", _claiming(255, 10), note=note)
     sixteen = Swarm(completions=16)
-    yield _passes(
-        "sixteen claims in a swarm of sixteen completions", "HDR-4", _claiming(*[True, False] * 8), swarm=sixteen
-    )
+    yield _passes("sixteen claims in a swarm of sixteen completions", "HDR-4", _claiming(*[1, 0] * 8), swarm=sixteen)
     for name, byte in {"zeros": 0x00, "line feeds": 0x0A, "ones": 0xFF}.items():
         digest = bstr(bytes([byte] * 32))
         yield _passes(f"digests of {name}", "HDR-4", _with_group(digest=digest, body=digest))
@@ -120,7 +119,7 @@ def _extensions() -> Iterator[Case]:
     yield _passes("an x with empty text as key", "EXT-1", _with(x=table(("", uint(0)))))
     note = "The header is the first map, x the second, six arrays follow."
     yield _passes("an x that nests to depth 8", "EXT-1", _with(x=table(("a", _nested(6)))), note=note)
-    note = "What a peer of version 1.1 may add."
+    note = "What a peer of version 2.1 may add."
     yield _passes("an x of a later minor version", "VRS-2", _with(x=table(("entropy", uint(7)))), note=note)
 
 
@@ -205,20 +204,18 @@ def _digests() -> Iterator[Case]:
 
 def _claims() -> Iterator[Case]:
     yield _refused("no claims", "HDR-4", _claiming())
-    yield _refused("one claim in a swarm of two completions", "HDR-4", _claiming(True))
-    yield _refused("three claims in a swarm of two completions", "HDR-4", _claiming(True, False, False), grammar=True)
+    yield _refused("one claim in a swarm of two completions", "HDR-4", _claiming(1))
+    yield _refused("three claims in a swarm of two completions", "HDR-4", _claiming(1, 0, 0), grammar=True)
     three = Swarm(completions=3)
-    yield _refused(
-        "two claims in a swarm of three completions", "HDR-4", _claiming(True, False), grammar=True, swarm=three
-    )
+    yield _refused("two claims in a swarm of three completions", "HDR-4", _claiming(1, 0), grammar=True, swarm=three)
     others = {
         "integers": array([uint(1), uint(0)]),
-        "a boolean and an integer": array([TRUE, uint(0)]),
-        "texts": array([text("true"), text("false")]),
-        "bits in a byte string": bstr(b"\x80"),
-        "a boolean": TRUE,
-        "a map": table(("0", TRUE), ("1", FALSE)),
-        "arrays": array([array([TRUE]), array([FALSE])]),
+        "booleans": array([TRUE, FALSE]),
+        "text": text("\1\0"),
+        "bits in a byte": bstr(b"\x80"),
+        "an integer": uint(1),
+        "a map": table(("0", uint(1)), ("1", uint(0))),
+        "an array of byte strings": array([bstr(b"\1"), bstr(b"\0")]),
     }
     for name, value in others.items():
         yield _refused(f"claims are {name}", "HDR-4", _with_group(claims=value))
@@ -226,13 +223,13 @@ def _claims() -> Iterator[Case]:
 
 def _last_of_sixteen() -> Iterator[Case]:
     sixteen = Swarm(completions=16)
-    fields = GROUP_FIELDS | {"claims": array([TRUE, FALSE] * 8)}
+    fields = GROUP_FIELDS | {"claims": bstr(bytes([1, 0] * 8))}
     good = sorted_table(fields)
     full = _with(groups=array([good] * 16))
     yield _passes("sixteen groups of sixteen claims", "HDR-4", full, swarm=sixteen, groups=16)
     last = {
-        "whose last claim is an integer": {"claims": array([*[TRUE, FALSE] * 7, TRUE, uint(0)])},
-        "with fifteen claims": {"claims": array([TRUE] * 15)},
+        "whose claims are integers": {"claims": array([uint(1), uint(0)] * 8)},
+        "with fifteen claims": {"claims": bstr(bytes([1] * 15))},
         "with a digest of 31 bytes": {"digest": bstr(bytes(31))},
         "with a body of 33 bytes": {"body": bstr(bytes(33))},
     }
@@ -299,7 +296,8 @@ def _types() -> Iterator[Case]:
     for name, value in refused.items():
         yield _refused(name, "ENC-2", _with(epoch=value))
     yield _refused("a tag around the header", "ENC-2", bytes.fromhex("d9 d9f7") + HEADER, grammar=None)
-    yield _refused("false in two bytes", "ENC-2", _with_group(claims=array([TRUE, bytes.fromhex("f8 14")])))
+    in_tag = bytes.fromhex("d8 18") + bstr(bytes([1, 0]))
+    yield _refused("a tag around the claims", "ENC-2", _with_group(claims=in_tag))
     endless = b"\xff"
     yield _refused("an indefinite header", "ENC-3", b"\xbf" + HEADER[1:] + endless, grammar=True)
     yield _refused("indefinite groups", "ENC-3", _with(groups=b"\x9f" + GROUP + endless), grammar=True)
@@ -319,7 +317,7 @@ def _long_forms() -> Iterator[Case]:
         "counter in a long form": _with(counter=head(UINT, COUNTER, 2)),
         "the number of keys in a long form": head(MAP, 3, 1) + HEADER[1:],
         "the number of groups in a long form": _with(groups=head(ARRAY, 1, 1) + GROUP),
-        "the number of claims in a long form": _with_group(claims=head(ARRAY, 2, 1) + TRUE + FALSE),
+        "the number of claims in a long form": _with_group(claims=head(BYTES, 2, 1) + bytes([1, 0])),
         "the length of a digest in a long form": _with_group(digest=head(BYTES, 32, 2) + bytes(32)),
         "the length of a key in a long form": head(MAP, 3) + _pairs("groups", "counter") + long_key,
     }

@@ -1,4 +1,4 @@
-"""Cases of kind `manifest`: each key, each bound from both sides (MAN-1 to MAN-6)."""
+"""Cases of kind `manifest`: each key, each bound from both sides (MAN-1 to MAN-7)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -28,14 +28,24 @@ BOUNDS = {
     "completions": (2, 16),
     "max_completion_bytes": (16, 65_536),
     "max_message_bytes": (2_000, 1_000_000),
+    "inline_bytes": (0, 1_000_000),
     "shards": (1, 32),
 }
-TASK_BOUNDS = {"weight": (1, 2**32), "scorer": (1, 65_536)}
-TASK = {"config": table(("max", uint(9))), "scorer": uint(1), "weight": uint(1), "dataset": text("interop_sum")}
+TASK_BOUNDS = {"weight": (1, 2**32), "scorer": (1, 65_536), "levels": (1, 255), "turns": (1, 16)}
+TASK = {
+    "turns": uint(1),
+    "config": table(("max", uint(9))),
+    "levels": uint(1),
+    "scorer": uint(2),
+    "weight": uint(1),
+    "dataset": text("interop_sum"),
+}
+DIGEST = "5d" * 32
+SOURCE = {"file": text(DIGEST), "rows": uint(7_473), "origin": text(""), "answers": text("number")}
 
 
 def _passes(name: str, rule: str, data: bytes, note: str = "") -> Case:
-    topic = f"/sapo/1/{sha256(data).hex()}"
+    topic = f"/sapo/2/{sha256(data).hex()}"
     output = {"network_id": sha256(data), "rollouts": f"{topic}/rollouts/0", "evidence": f"{topic}/evidence"}
     return Case(name, rule, "manifest", {"bytes": data}, ACCEPT, output, note, grammar=True)
 
@@ -70,6 +80,8 @@ def cases() -> Iterable[Case]:
     yield from _other_texts()
     yield from _task_lists()
     yield from _tasks()
+    yield from _sources()
+    yield from _source_texts()
     yield from _extensions()
 
 
@@ -91,14 +103,14 @@ def _whole() -> Iterator[Case]:
     alphabetic = table(*sorted(values.items()))
     deep = _with_task(config=table(("a", array([array([array([array([array([])])])])]))))
     many = _with_task(config=table(("a", array([uint(0)] * 4_090))))
-    long_version = _with(version=head(UINT, 1, 1))
+    long_version = _with(version=head(UINT, 2, 1))
     yield _fails("65537 bytes", "MAN-1", _padded(LARGEST + 1), grammar=True)
     yield _fails("no bytes", "MAN-1", b"", grammar=None)
     yield _fails("an array of its values", "MAN-1", array(values.values()))
     yield _fails("a manifest within a byte string", "MAN-1", bstr(encoded))
     yield _fails("a byte after it", "MAN-1", encoded + b"\x00", grammar=None)
     yield _fails("the last byte missing", "MAN-1", encoded[:-1], grammar=None)
-    yield _fails("a map whose length takes a byte", "MAN-1", head(MAP, 12, 1) + encoded[1:], grammar=True)
+    yield _fails("a map whose length takes a byte", "MAN-1", head(MAP, 13, 1) + encoded[1:], grammar=True)
     yield _fails("an indefinite map", "MAN-1", b"\xbf" + encoded[1:] + b"\xff", grammar=True)
     yield _fails("a longer integer", "MAN-1", long_version, grammar=True)
     yield _fails("keys in alphabetic order", "MAN-1", alphabetic, grammar=True)
@@ -117,13 +129,14 @@ def _keys() -> Iterator[Case]:
 
 
 def _versions() -> Iterator[Case]:
-    yield _passes("version 1", "MAN-2", _with_task())
+    yield _passes("version 2", "MAN-2", _with_task())
     yield _fails("version 0", "MAN-2", _with(version=uint(0)))
-    yield _fails("version 2", "VRS-1", _with(version=uint(2)))
-    yield _fails("version 65537", "MAN-2", _with(version=uint(65_537)))
-    yield _fails("a version of text", "MAN-2", _with(version=text("1")))
+    yield _fails("version 1", "VRS-1", _with(version=uint(1)))
+    yield _fails("version 3", "VRS-1", _with(version=uint(3)))
+    yield _fails("version 65538", "MAN-2", _with(version=uint(65_538)))
+    yield _fails("a version of text", "MAN-2", _with(version=text("2")))
     yield _fails("a version that is true", "MAN-2", _with(version=TRUE))
-    yield _fails("a version with a minor version", "MAN-2", _with(version=text("1.0")))
+    yield _fails("a version with a minor version", "MAN-2", _with(version=text("2.0")))
 
 
 def _numbers() -> Iterator[Case]:
@@ -209,7 +222,7 @@ def _task_lists() -> Iterator[Case]:
     }
     for what, bad in last.items():
         yield _fails(f"the last of 64 tasks {what}", "MAN-5", _with(tasks=array([*[task] * 63, bad])))
-    values = array([TASK["dataset"], TASK["config"], TASK["weight"], TASK["scorer"]])
+    values = array(TASK.values())
     yield _fails("a task of values only", "MAN-5", _with(tasks=array([values])))
 
 
@@ -251,6 +264,71 @@ def _tasks() -> Iterator[Case]:
     yield _fails("a configuration with a null", "MAN-1", _with_task(config=table(("max", NULL))))
     order = table(("min", uint(1)), ("max", uint(9)))
     yield _fails("a configuration with keys out of order", "MAN-1", _with_task(config=order), grammar=True)
+
+
+def _with_source(**values: bytes) -> bytes:
+    return _with_task(source=sorted_table(SOURCE | values))
+
+
+def _sources() -> Iterator[Case]:
+    yield _passes("a task from a file", "MAN-7", _with_source())
+    for kind in ("exact", "choice", "math"):
+        yield _passes(f"answers of kind {kind}", "MAN-7", _with_source(answers=text(kind)))
+    for key in SOURCE:
+        without = _with_task(source=_without(key, SOURCE))
+        yield _fails(f"a source without {key}", "MAN-7", without)
+    yield _fails("a source with an unknown key", "MAN-7", _with_source(split=text("train")))
+    yield _fails("a source with an x", "EXT-2", _with_source(x=table()))
+    for what, source in {
+        "an array": array(SOURCE.values()),
+        "text": text(DIGEST),
+        "bytes": bstr(bytes(32)),
+        "an empty map": table(),
+        "a boolean": TRUE,
+    }.items():
+        yield _fails(f"a source of {what}", "MAN-7", _with_task(source=source))
+    low, high = 2, 2**24
+    for number in (low, high):
+        yield _passes(f"a source of {number} rows", "MAN-7", _with_source(rows=uint(number)))
+    for number in (low - 1, high + 1):
+        yield _fails(f"a source of {number} rows", "MAN-7", _with_source(rows=uint(number)))
+    yield _fails("a source whose rows are text", "MAN-7", _with_source(rows=text("7473")))
+    yield _fails("a source whose rows are true", "MAN-7", _with_source(rows=TRUE))
+    last = sorted_table(TASK | {"source": _without("rows", SOURCE)})
+    yield _fails(
+        "the last of 64 tasks with a bad source", "MAN-7", _with(tasks=array([*[sorted_table(TASK)] * 63, last]))
+    )
+
+
+def _source_texts() -> Iterator[Case]:
+    files = {
+        "of 63 digits": DIGEST[1:],
+        "in capitals": DIGEST.upper(),
+        "with a letter beyond f": "g" + DIGEST[1:],
+        "with a line feed for its last digit": DIGEST[1:] + "\n",
+        "of no digits": "",
+    }
+    for what, file in files.items():
+        grammar = len(file) == 64
+        yield _fails(f"a file {what}", "MAN-7", _with_source(file=text(file)), grammar=grammar)
+    yield _fails("a file and a line feed", "MAN-7", _with_source(file=text(DIGEST + "\n")))
+    yield _fails("a file of bytes", "MAN-7", _with_source(file=bstr(bytes.fromhex(DIGEST))))
+    for what, answers in {
+        "of another kind": text("code"),
+        "in capitals": text("Number"),
+        "of no kind": text(""),
+        "of a kind in bytes": bstr(b"number"),
+        "of two kinds": array([text("exact"), text("number")]),
+    }.items():
+        yield _fails(f"answers {what}", "MAN-7", _with_source(answers=answers))
+    yield _passes("an origin of 512 bytes", "MAN-7", _with_source(origin=text("a" * 512)))
+    yield _passes("an origin of 256 characters in 512 bytes", "MAN-7", _with_source(origin=text("\u00e9" * 256)))
+    yield _fails("an origin of 513 bytes", "MAN-7", _with_source(origin=text("a" * 513)))
+    yield _fails("an origin of 257 characters in 514 bytes", "MAN-7", _with_source(origin=text("\u00e9" * 257)))
+    yield _fails("an origin of bytes", "MAN-7", _with_source(origin=bstr(b"")))
+    hint = array([text("/dnsaddr/example.org")])
+    note = "The hint of bootstrap peers is beside the manifest, not in it."
+    yield _fails("bootstrap peers", "MAN-1", _with(bootstrap=hint), note=note)
 
 
 def _extensions() -> Iterator[Case]:

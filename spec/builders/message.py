@@ -99,7 +99,7 @@ def _signatures() -> Iterator[Case]:
     elsewhere = Round(swarm=Swarm(genesis=EXAMPLE.genesis + 1))
     note = "Its manifest differs in the genesis, by a second."
     yield refused("made for another swarm", "ENV-7", "signature", elsewhere.message(BODY), note=note)
-    evidence = envelope(HEADER, domain="sapo/evidence/1")
+    evidence = envelope(HEADER, domain="sapo/evidence/2")
     yield refused("made for another kind", "ENV-7", "signature", message(evidence, [BODY]))
 
 
@@ -113,7 +113,7 @@ def _headers() -> Iterator[Case]:
     yield refused("a counter of max rounds", "HDR-2", "header", Round(counter=100).message(BODY))
     yield refused("a header without groups", "HDR-3", "header", message(Round(()).envelope, []))
     yield refused("a header of seventeen groups", "HDR-3", "header", message(Round([GROUP] * 17).envelope, [b""] * 16))
-    three = Round([group(BODY, [True, False, True])])
+    three = Round([group(BODY, [1, 0, 1])])
     yield refused("a claim too many", "HDR-4", "header", three.message(BODY))
     yield refused(
         "a header with an x that is too long", "EXT-1", "header", Round(x=table(("a", bstr(bytes(252))))).message(BODY)
@@ -212,7 +212,7 @@ def _invalid_bodies() -> Iterator[Case]:
 def _versions() -> Iterator[Case]:
     extended = sorted_table({"completions": array([completion("a")] * 2), "x": table(("entropy", uint(7)))})
     later = Round((group(extended),), x=table(("stake", uint(1)), ("example.org/a", text("b"))))
-    note = "What a peer of version 1.1 may send."
+    note = "What a peer of version 2.1 may send."
     yield passes("an x in header and body", "VRS-2", later.message(extended), later, note=note)
     note = "The place for what a later minor version adds is x."
     added = envelope(sorted_table(FIELDS | {"stake": uint(1)}))
@@ -223,6 +223,7 @@ def _versions() -> Iterator[Case]:
     yield refused("an x in a group", "VRS-2", "header", inside.message(BODY), note=note)
     longer = array([bstr(ROUND.envelope), array([bstr(BODY)]), table()])
     yield refused("a third part added to the message", "VRS-2", "frame", longer, grammar=False, note=note)
-    minor, major = (envelope(HEADER, domain=f"sapo/rollout/{version}") for version in (1, 2))
-    yield passes("made for version 1", "VRS-1", message(minor, [BODY]), ROUND)
-    yield refused("made for version 2", "VRS-1", "signature", message(major, [BODY]))
+    before, this, after = (message(envelope(HEADER, domain=f"sapo/rollout/{n}"), [BODY]) for n in (1, 2, 3))
+    yield passes("made for version 2", "VRS-1", this, ROUND)
+    yield refused("made for version 1", "VRS-1", "signature", before)
+    yield refused("made for version 3", "VRS-1", "signature", after)

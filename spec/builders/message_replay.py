@@ -7,7 +7,7 @@ from cases import Case
 from example import BODY, COUNTER, EPOCH, GROUP_FIELDS
 from message_cases import passes, refused
 from rounds import OTHER_BODY, OTHER_GROUP, ROUND, TWO_GROUPS, Round, signed_again
-from wire import BOB, TRUE, array, bstr, flipped, group, message, sorted_table, table, uint
+from wire import BOB, bstr, flipped, group, message, sorted_table, table, uint
 
 AGAIN = signed_again(TWO_GROUPS.payload)
 """The envelope of the two groups with another valid signature."""
@@ -89,7 +89,7 @@ def _invalid_new_bodies() -> Iterator[Case]:
 
 
 def _equivocations() -> Iterator[Case]:
-    reclaimed = Round((sorted_table(GROUP_FIELDS | {"claims": array([TRUE, TRUE])}),))
+    reclaimed = Round((sorted_table(GROUP_FIELDS | {"claims": bstr(bytes([1, 1]))}),))
     redigested = Round((sorted_table(GROUP_FIELDS | {"digest": bstr(bytes(32))}),))
     others = {
         "other claims": reclaimed.message(BODY),

@@ -1,4 +1,4 @@
-"""Cases of kind `rollout`: rewards that the receiver computes and compares with the claims (VER-1, VER-2)."""
+"""Cases of kind `rollout`: levels that the receiver computes and compares with the claims (VER-1 to VER-3)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from wire import (
     array,
     body,
     completion,
+    completion_of,
     envelope,
     flipped,
     group,
@@ -29,6 +30,11 @@ from wire import (
 )
 
 INCORRECT = completion("no idea")
+FILE = sorted_table({"file": text("5d" * 32), "rows": uint(2), "origin": text(""), "answers": text("number")})
+TEN = Swarm(tasks=[replace(task, levels=10) for task in EXAMPLE.tasks])
+MOST = Swarm(tasks=[replace(task, levels=255) for task in EXAMPLE.tasks])
+MIXED = Swarm(tasks=[*EXAMPLE.tasks[:2], replace(EXAMPLE.tasks[2], turns=2)])
+"""A body of this swarm may have two turns. The datasets of the text have one."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Answered:
     epoch: int = EPOCH
     counter: int = COUNTER
     completions: Sequence[bytes] | None = None
-    claims: Sequence[bool] = (True, False)
+    claims: Sequence[int] = (1, 0)
     digest: bytes | None = None
     swarm: Swarm = EXAMPLE
 
@@ -67,7 +73,9 @@ SUM, REVERSED, LARGEST = Answered(0), Answered(1), Answered(2)
 
 def cases() -> Iterable[Case]:
     yield from _tasks()
-    yield from _rewards()
+    yield from _levels()
+    yield from _claimed_levels()
+    yield from _turns()
     yield from _left_out()
     yield from _digests()
     yield from _claims()
@@ -86,10 +94,10 @@ def _rollout(answers: Sequence[Answered], without: Iterable[int] = ()) -> bytes:
 
 
 def _passes(
-    name: str, rule: str, data: bytes, rewards: Sequence[object], note: str = "", *, swarm: Swarm = EXAMPLE
+    name: str, rule: str, data: bytes, levels: Sequence[object], note: str = "", *, swarm: Swarm = EXAMPLE
 ) -> Case:
     fields = {"manifest": swarm.encoded(), "bytes": data}
-    return Case(name, rule, "rollout", fields, ACCEPT, {"rewards": rewards}, note)
+    return Case(name, rule, "rollout", fields, ACCEPT, {"levels": levels}, note)
 
 
 def _refused(name: str, rule: str, layer: str, data: bytes, note: str = "", *, swarm: Swarm = EXAMPLE) -> Case:
@@ -103,6 +111,9 @@ def _tasks() -> Iterator[Case]:
     faults = {
         "a scorer version that nobody has": (replace(sums, scorer=2**16), note),
         "a dataset that nobody has": (replace(sums, dataset="interop_nothing"), ""),
+        "an earlier scorer version": (replace(sums, scorer=1), ""),
+        "a file that nobody has": (replace(sums, source=FILE), "The dataset of a task from a file is a name only."),
+        "two turns for a dataset of one": (replace(sums, turns=2), ""),
         "a configuration outside its bounds": (replace(sums, config=table(("max", uint(0)))), ""),
         "a configuration with a key too many": (replace(sums, config=table(("max", uint(9)), ("min", uint(1)))), ""),
     }
@@ -117,38 +128,69 @@ def _of_one_task(name: str, task: TaskEntry, expect: str = ACCEPT, note: str = "
     _, seed = assigned(ALICE.public, EPOCH, COUNTER, 0, swarm=swarm)
     prompt, answer = item("interop_sum", {"max": 9}, seed)
     content = body((completion(f"<answer>{answer}</answer>"), INCORRECT))
-    data = Round([group(content, (True, False), digest(prompt, answer))], swarm=swarm).message(content)
-    output = {"rewards": [[True, False]]} if expect == ACCEPT else None
+    data = Round([group(content, (1, 0), digest(prompt, answer))], swarm=swarm).message(content)
+    output = {"levels": [[1, 0]]} if expect == ACCEPT else None
     return Case(name, "VER-3", "rollout", {"manifest": swarm.encoded(), "bytes": data}, expect, output, note)
 
 
-def _rewards() -> Iterator[Case]:
-    yield _passes("one group", "VER-2", ROUND.message(BODY), [[True, False]])
-    yield _passes("a group of each dataset", "VER-2", _rollout([SUM, REVERSED, LARGEST]), [[True, False]] * 3)
-    both = replace(SUM, completions=(SUM.correct, SUM.correct), claims=(True, True))
-    yield _passes("both completions right", "VER-2", _rollout([both]), [[True, True]])
-    neither = replace(SUM, completions=(INCORRECT, INCORRECT), claims=(False, False))
-    yield _passes("both completions wrong", "VER-2", _rollout([neither]), [[False, False]])
-    second = replace(SUM, completions=(INCORRECT, SUM.correct), claims=(False, True))
-    yield _passes("the second completion right", "VER-2", _rollout([second]), [[False, True]])
+def _levels() -> Iterator[Case]:
+    yield _passes("one group", "VER-2", ROUND.message(BODY), [[1, 0]])
+    yield _passes("a group of each dataset", "VER-2", _rollout([SUM, REVERSED, LARGEST]), [[1, 0]] * 3)
+    both = replace(SUM, completions=(SUM.correct, SUM.correct), claims=(1, 1))
+    yield _passes("both completions right", "VER-2", _rollout([both]), [[1, 1]])
+    neither = replace(SUM, completions=(INCORRECT, INCORRECT), claims=(0, 0))
+    yield _passes("both completions wrong", "VER-2", _rollout([neither]), [[0, 0]])
+    second = replace(SUM, completions=(INCORRECT, SUM.correct), claims=(0, 1))
+    yield _passes("the second completion right", "VER-2", _rollout([second]), [[0, 1]])
     cut = replace(SUM, completions=(completion(f"<answer>{SUM.item[1]}</answer>", "length"), INCORRECT))
-    note = "A reward does not depend on the finish reason."
-    yield _passes("right and ended by a limit", "VER-2", _rollout([cut]), [[True, False]], note)
-    yield _passes("another issuer", "VER-1", _rollout([Answered(key=BOB)]), [[True, False]])
-    note = "Rewards have no window. The epoch is part of the assignment with all its 64 bits."
+    note = "A level does not depend on the finish reason."
+    yield _passes("right and ended by a limit", "VER-2", _rollout([cut]), [[1, 0]], note)
+    yield _passes("another issuer", "VER-1", _rollout([Answered(key=BOB)]), [[1, 0]])
+    note = "Levels have no window. The epoch is part of the assignment with all its 64 bits."
     last = Answered(epoch=2**64 - 1)
-    yield _passes("the last of all epochs", "VER-1", _rollout([last]), [[True, False]], note)
+    yield _passes("the last of all epochs", "VER-1", _rollout([last]), [[1, 0]], note)
     extended = body([SUM.correct, INCORRECT], ("x", table(("entropy", uint(7)))), ("model", text("m")))
-    labelled = Round([group(extended, (True, False), digest(*SUM.item))], x=table(("stake", uint(1))))
-    yield _passes("a label and an x in header and body", "EXT-1", labelled.message(extended), [[True, False]])
+    labelled = Round([group(extended, (1, 0), digest(*SUM.item))], x=table(("stake", uint(1))))
+    yield _passes("a label and an x in header and body", "EXT-1", labelled.message(extended), [[1, 0]])
+
+
+def _claimed_levels() -> Iterator[Case]:
+    for swarm, level in ((TEN, 10), (MOST, 255)):
+        task = Answered(claims=(level, 0), swarm=swarm)
+        yield _passes(f"a completion of level {level}", "VER-2", _rollout([task]), [[level, 0]], swarm=swarm)
+        lower = replace(task, claims=(1, 0))
+        note = "What one level earns is not what a correct completion earns."
+        yield _refused(f"a claim of level 1 of {level}", "VER-2", "claims", _rollout([lower]), note, swarm=swarm)
+    partly = Answered(claims=(10, 5), swarm=TEN)
+    yield _refused("a claim of level 5 for a wrong completion", "VER-2", "claims", _rollout([partly]), swarm=TEN)
+    note = "No completion has a level above that of its task, so the claim is false, not malformed."
+    for level in (2, 255):
+        above = replace(SUM, claims=(level, 0))
+        yield _refused(f"a claim of level {level} of 1", "VER-2", "claims", _rollout([above]), note)
+    above = Answered(claims=(11, 0), swarm=TEN)
+    yield _refused("a claim of level 11 of 10", "VER-2", "claims", _rollout([above]), note, swarm=TEN)
+
+
+def _turns() -> Iterator[Case]:
+    counter = next(n for n in range(100) if assigned(ALICE.public, EPOCH, n, 0, swarm=MIXED)[0] < 2)
+    task = Answered(counter=counter, swarm=MIXED)
+    right = f"<answer>{task.item[1]}</answer>"
+    note = "Its task has one turn, and another task of the swarm two."
+    for name, turns in {"first": [right, ""], "second": ["", right]}.items():
+        more = replace(task, completions=(completion_of(turns), task.correct), claims=(0, 1))
+        data = _rollout([more])
+        yield _passes(f"a turn too many and the answer in the {name}", "VER-2", data, [[0, 1]], note, swarm=MIXED)
+        false = _rollout([replace(more, claims=(1, 1))])
+        claimed = f"a claim for the answer in the {name} of two turns"
+        yield _refused(claimed, "VER-2", "claims", false, note, swarm=MIXED)
 
 
 def _left_out() -> Iterator[Case]:
     three = [SUM, REVERSED, LARGEST]
-    yield _passes("the second body left out", "VER-2", _rollout(three, [1]), [[True, False], None, [True, False]])
+    yield _passes("the second body left out", "VER-2", _rollout(three, [1]), [[1, 0], None, [1, 0]])
     yield _passes("all bodies left out", "VER-2", _rollout(three, range(3)), [None] * 3)
     note = "What nobody wants to use is not verified."
-    other_digest, false_claim = replace(SUM, digest=bytes(32)), replace(SUM, claims=(True, True))
+    other_digest, false_claim = replace(SUM, digest=bytes(32)), replace(SUM, claims=(1, 1))
     yield _passes("a wrong digest without its body", "VER-1", _rollout([other_digest], [0]), [None], note)
     yield _passes("a false claim without its body", "VER-2", _rollout([false_claim], [0]), [None], note)
 
@@ -160,8 +202,8 @@ def _digests() -> Iterator[Case]:
         "the digest of another counter": digest(*replace(SUM, counter=COUNTER + 1).item),
         "the digest of another epoch": digest(*replace(SUM, epoch=EPOCH + 1).item),
         "the digest of another issuer": digest(*replace(SUM, key=BOB).item),
-        "the digest of another question with this answer": digest("What is 6 + 8?", answer),
-        "the digest of this question with another answer": digest(prompt, "15"),
+        "the digest of another question with this answer": digest("What is 4 + 8?", answer),
+        "the digest of this question with another answer": digest(prompt, "13"),
         "a digest of zeros": bytes(32),
     }
     for name, value in others.items():
@@ -184,13 +226,13 @@ def _digests() -> Iterator[Case]:
 
 def _claims() -> Iterator[Case]:
     false = {
-        "a claim that a wrong completion is right": (True, True),
-        "a claim that a right completion is wrong": (False, False),
-        "claims exchanged": (False, True),
+        "a claim that a wrong completion is right": (1, 1),
+        "a claim that a right completion is wrong": (0, 0),
+        "claims exchanged": (0, 1),
     }
     for name, claims in false.items():
         yield _refused(name, "VER-2", "claims", _rollout([replace(SUM, claims=claims)]))
-    false_claim = replace(LARGEST, claims=(True, True))
+    false_claim = replace(LARGEST, claims=(1, 1))
     yield _refused("a false claim in the third group", "VER-2", "claims", _rollout([SUM, REVERSED, false_claim]))
     note = "Bob's question was another one."
     copied = replace(SUM, completions=(Answered(key=BOB).correct, INCORRECT))
@@ -200,7 +242,7 @@ def _claims() -> Iterator[Case]:
 
 
 def _bodies() -> Iterator[Case]:
-    extended = sorted_table({"x": table(), "text": text("no idea"), "finish": text("stop")})
+    extended = sorted_table({"x": table(), "turns": array([text("no idea")]), "finish": text("stop")})
     invalid = {
         "three completions": ("BODY-3", [SUM.correct, INCORRECT, INCORRECT]),
         "a completion with an x": (
@@ -225,7 +267,7 @@ FULL = Swarm(completions=16, max_message_bytes=20_000)
 
 def _full(k: int) -> Answered:
     """Sixteen completions of one task, of which about every third is correct, beginning at another one for each k."""
-    claims = [(i + k) % 3 == 0 for i in range(16)]
+    claims = [int((i + k) % 3 == 0) for i in range(16)]
     task = Answered(k, swarm=FULL)
     return replace(task, completions=[task.correct if claim else INCORRECT for claim in claims], claims=claims)
 
@@ -233,11 +275,11 @@ def _full(k: int) -> Answered:
 def _sixteen_groups() -> Iterator[Case]:
     """The fault is in the last completion of the last group."""
     *most, last = (_full(k) for k in range(16))
-    rewards = [each.claims for each in (*most, last)]
-    yield _passes("sixteen groups of sixteen", "VER-2", _rollout([*most, last]), rewards, swarm=FULL)
+    levels = [each.claims for each in (*most, last)]
+    yield _passes("sixteen groups of sixteen", "VER-2", _rollout([*most, last]), levels, swarm=FULL)
     completions = [*(last.completions or ())][:15]
     faults = {
-        "a false claim": ("VER-2", "claims", {"claims": [*last.claims[:15], not last.claims[15]]}),
+        "a false claim": ("VER-2", "claims", {"claims": [*last.claims[:15], 1 - last.claims[15]]}),
         "a finish of another name": ("BODY-5", "body", {"completions": [*completions, completion("no idea", "eos")]}),
         "a wrong digest": ("VER-1", "digest", {"digest": bytes(32)}),
     }
@@ -257,7 +299,7 @@ def _two_faults() -> Iterator[Case]:
     later = Swarm(tasks=[replace(task, scorer=2**16) for task in EXAMPLE.tasks])
     data = Round([group(SUM.body)], swarm=later).message(SUM.body)
     yield _refused("a wrong digest for an unknown scorer", "VER-3", "task", data, note, swarm=later)
-    false_claim = replace(SUM, claims=(True, True))
+    false_claim = replace(SUM, claims=(1, 1))
     both = replace(false_claim, digest=bytes(32))
     yield _refused("a wrong digest and a false claim", "VER-1", "digest", _rollout([both]), note)
     invalid = replace(REVERSED, completions=(REVERSED.correct, unread))

@@ -70,7 +70,7 @@ class Round:
 
 def sealed_in(size: int, filler: bytes = b"\0") -> Round:
     """A round of 16 groups of 16 completions, with an `x` that fills its envelope up to exactly `size` bytes."""
-    swarm, groups = Swarm(completions=16), [group(BODY, [True] * 16)] * 16
+    swarm, groups = Swarm(completions=16), [group(BODY, [1] * 16)] * 16
     missing = size - len(Round(groups, x=table(("a", b"")), swarm=swarm).envelope)
     return Round(groups, x=table(("a", bstr(filler * (missing - 2)))), swarm=swarm)
 

@@ -12,12 +12,12 @@ OTHER = Swarm({"shards": uint(4)}, genesis=0)
 
 def drawn(issuer: bytes, epoch: int, swarm: Swarm) -> int:
     """The number whose remainder is the shard."""
-    asked = array([text("sapo/shard/1"), bstr(swarm.network_id), bstr(issuer), uint(epoch)])
+    asked = array([text("sapo/shard/2"), bstr(swarm.network_id), bstr(issuer), uint(epoch)])
     return int.from_bytes(sha256(asked)[:8], "big")
 
 
 def _fields(shard: int, issuer: bytes, epoch: int, swarm: Swarm) -> dict[str, object]:
-    topic = f"/sapo/1/{swarm.network_id.hex()}/rollouts/{shard}"
+    topic = f"/sapo/2/{swarm.network_id.hex()}/rollouts/{shard}"
     return {"manifest": swarm.encoded(), "topic": topic, "issuer": issuer, "epoch": epoch}
 
 

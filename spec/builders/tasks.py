@@ -15,7 +15,7 @@ def encoded_config(config: Config) -> bytes:
 
 
 def draw(issuer: bytes, epoch: int, counter: int, k: int, *, swarm: Swarm = EXAMPLE) -> bytes:
-    parts = [text("sapo/task/1"), bstr(swarm.network_id), bstr(issuer), uint(epoch), uint(counter), uint(k)]
+    parts = [text("sapo/task/2"), bstr(swarm.network_id), bstr(issuer), uint(epoch), uint(counter), uint(k)]
     return sha256(array(parts))
 
 

@@ -19,12 +19,12 @@ def _fails(name: str, rule: str, topic: str, note: str = "") -> Case:
 
 
 def cases() -> Iterable[Case]:
-    yield _passes("rollouts", "TOP-1", f"/sapo/1/{ID}/rollouts/0", "rollouts")
-    yield _passes("evidence", "TOP-2", f"/sapo/1/{ID}/evidence", "evidence")
+    yield _passes("rollouts", "TOP-1", f"/sapo/2/{ID}/rollouts/0", "rollouts")
+    yield _passes("evidence", "TOP-2", f"/sapo/2/{ID}/evidence", "evidence")
     yield _passes(
-        "rollouts of another swarm", "VRS-1", f"/sapo/1/{OTHER.network_id.hex()}/rollouts/0", "rollouts", OTHER
+        "rollouts of another swarm", "VRS-1", f"/sapo/2/{OTHER.network_id.hex()}/rollouts/0", "rollouts", OTHER
     )
-    yield _passes("evidence of another swarm", "TOP-2", f"/sapo/1/{OTHER.network_id.hex()}/evidence", "evidence", OTHER)
+    yield _passes("evidence of another swarm", "TOP-2", f"/sapo/2/{OTHER.network_id.hex()}/evidence", "evidence", OTHER)
     yield from _prefixes()
     yield from _shards()
     yield from _evidence()
@@ -32,24 +32,25 @@ def cases() -> Iterable[Case]:
 
 def _prefixes() -> Iterator[Case]:
     other = OTHER.network_id.hex()
-    yield _fails("rollouts of major version 2", "VRS-1", f"/sapo/2/{ID}/rollouts/0")
-    yield _fails("evidence of major version 2", "VRS-1", f"/sapo/2/{ID}/evidence")
+    yield _fails("rollouts of major version 1", "VRS-1", f"/sapo/1/{ID}/rollouts/0")
+    yield _fails("rollouts of major version 3", "VRS-1", f"/sapo/3/{ID}/rollouts/0")
+    yield _fails("evidence of major version 3", "VRS-1", f"/sapo/3/{ID}/evidence")
     starts = {
-        "a major version with a zero before it": f"/sapo/01/{ID}",
-        "a major and a minor version": f"/sapo/1.0/{ID}",
+        "a major version with a zero before it": f"/sapo/02/{ID}",
+        "a major and a minor version": f"/sapo/2.0/{ID}",
         "no version": f"/sapo/{ID}",
-        "capitals": f"/SAPO/1/{ID}",
-        "another name": f"/sapo-node/1/{ID}",
-        "no slash before it": f"sapo/1/{ID}",
-        "two slashes before it": f"//sapo/1/{ID}",
-        "a blank before it": f" /sapo/1/{ID}",
-        "the network id of another swarm": f"/sapo/1/{other}",
-        "a network id in capitals": f"/sapo/1/{ID.upper()}",
-        "a network id of 63 digits": f"/sapo/1/{ID[:-1]}",
-        "a network id of 65 digits": f"/sapo/1/{ID}0",
-        "a network id with a prefix": f"/sapo/1/0x{ID}",
-        "no network id": "/sapo/1/",
-        "any network id": "/sapo/1/+",
+        "capitals": f"/SAPO/2/{ID}",
+        "another name": f"/sapo-node/2/{ID}",
+        "no slash before it": f"sapo/2/{ID}",
+        "two slashes before it": f"//sapo/2/{ID}",
+        "a blank before it": f" /sapo/2/{ID}",
+        "the network id of another swarm": f"/sapo/2/{other}",
+        "a network id in capitals": f"/sapo/2/{ID.upper()}",
+        "a network id of 63 digits": f"/sapo/2/{ID[:-1]}",
+        "a network id of 65 digits": f"/sapo/2/{ID}0",
+        "a network id with a prefix": f"/sapo/2/0x{ID}",
+        "no network id": "/sapo/2/",
+        "any network id": "/sapo/2/+",
     }
     for name, start in starts.items():
         yield _fails(f"rollouts with {name}", "TOP-1", f"{start}/rollouts/0")
@@ -78,9 +79,9 @@ def _shards() -> Iterator[Case]:
     }
     for name, shard in shards.items():
         note = "The example swarm has one shard, 0." if name == "shard 1" else ""
-        yield _fails(f"rollouts of {name}", "TOP-1", f"/sapo/1/{ID}/rollouts{shard}", note)
-    yield _fails("rollout in the singular", "TOP-1", f"/sapo/1/{ID}/rollout/0")
-    yield _fails("rollouts in capitals", "TOP-1", f"/sapo/1/{ID}/Rollouts/0")
+        yield _fails(f"rollouts of {name}", "TOP-1", f"/sapo/2/{ID}/rollouts{shard}", note)
+    yield _fails("rollout in the singular", "TOP-1", f"/sapo/2/{ID}/rollout/0")
+    yield _fails("rollouts in capitals", "TOP-1", f"/sapo/2/{ID}/Rollouts/0")
 
 
 def _evidence() -> Iterator[Case]:
@@ -93,6 +94,6 @@ def _evidence() -> Iterator[Case]:
         "nothing": "",
     }
     for name, end in ends.items():
-        yield _fails(name, "TOP-2", f"/sapo/1/{ID}/{end}")
-    yield _fails("evidence of a swarm not named", "TOP-2", "/sapo/1/evidence")
-    yield _fails("evidence with the network id of another swarm", "TOP-2", f"/sapo/1/{OTHER.network_id.hex()}/evidence")
+        yield _fails(name, "TOP-2", f"/sapo/2/{ID}/{end}")
+    yield _fails("evidence of a swarm not named", "TOP-2", "/sapo/2/evidence")
+    yield _fails("evidence with the network id of another swarm", "TOP-2", f"/sapo/2/{OTHER.network_id.hex()}/evidence")

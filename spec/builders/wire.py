@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 UINT, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG = range(7)
 FALSE, TRUE, NULL, UNDEFINED = b"\xf4", b"\xf5", b"\xf6", b"\xf7"
 
-ROLLOUT_DOMAIN = "sapo/rollout/1"
+ROLLOUT_DOMAIN = "sapo/rollout/2"
 
 
 def head(major: int, argument: int, width: int | None = None) -> bytes:
@@ -52,10 +52,6 @@ def sorted_table(values: Mapping[str, bytes]) -> bytes:
     return table(*sorted(values.items(), key=lambda pair: text(pair[0])))
 
 
-def boolean(value: object) -> bytes:
-    return TRUE if value else FALSE
-
-
 def sha256(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
@@ -80,15 +76,21 @@ class TaskEntry:
     dataset: str
     config: bytes
     weight: int
-    scorer: int = 1
+    scorer: int = 2
+    levels: int = 1
+    turns: int = 1
+    source: bytes | None = None
 
     def encoded(self) -> bytes:
-        return table(
-            ("config", self.config),
-            ("scorer", uint(self.scorer)),
-            ("weight", uint(self.weight)),
-            ("dataset", text(self.dataset)),
-        )
+        values = {
+            "turns": uint(self.turns),
+            "config": self.config,
+            "levels": uint(self.levels),
+            "scorer": uint(self.scorer),
+            "weight": uint(self.weight),
+            "dataset": text(self.dataset),
+        }
+        return sorted_table(values | ({"source": self.source} if self.source is not None else {}))
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class Swarm:
     completions: int = 2
     max_completion_bytes: int = 64
     max_message_bytes: int = 4_000
+    inline_bytes: int = 2_000
 
     @property
     def values(self) -> dict[str, bytes]:
@@ -116,10 +119,11 @@ class Swarm:
             "tasks": array(task.encoded() for task in self.tasks),
             "shards": uint(1),
             "genesis": uint(self.genesis),
-            "version": uint(1),
+            "version": uint(2),
             "max_rounds": uint(self.max_rounds),
             "completions": uint(self.completions),
             "predecessor": text(""),
+            "inline_bytes": uint(self.inline_bytes),
             "epoch_seconds": uint(self.epoch_seconds),
             "reasoning_gym": text(""),
             "max_message_bytes": uint(self.max_message_bytes),
@@ -160,17 +164,22 @@ def envelope_id(payload: bytes, key: Key = ALICE, *, network_id: bytes = EXAMPLE
 
 
 def completion(answer: str, finish: str = "stop") -> bytes:
-    return table(("text", text(answer)), ("finish", text(finish)))
+    """A completion of one turn."""
+    return completion_of([answer], finish)
+
+
+def completion_of(turns: Iterable[str], finish: str = "stop") -> bytes:
+    return table(("turns", array(text(turn) for turn in turns)), ("finish", text(finish)))
 
 
 def body(completions: Iterable[bytes], *more: tuple[str, bytes]) -> bytes:
     return sorted_table(dict([("completions", array(completions)), *more]))
 
 
-def group(body_bytes: bytes, claims: Sequence[object] = (True, False), digest: bytes = bytes(32)) -> bytes:
+def group(body_bytes: bytes, claims: Sequence[int] = (1, 0), digest: bytes = bytes(32)) -> bytes:
     return table(
         ("body", bstr(sha256(body_bytes))),
-        ("claims", array(boolean(claim) for claim in claims)),
+        ("claims", bstr(bytes(claims))),
         ("digest", bstr(digest)),
     )
 

@@ -56,11 +56,11 @@ def test_there_are_at_least_300_vectors_and_70_percent_must_fail():
 @pytest.mark.parametrize(
     ("kind", "output", "most"),
     [
-        ("body", "texts", 16),
+        ("body", "turns", 16),
         ("delivery", "ids", 64),
         ("introductions", "introduced", 16),
         ("request", "want", 64),
-        ("rollout", "rewards", 16),
+        ("rollout", "levels", 16),
     ],
 )
 def test_an_accepted_vector_has_as_many_elements_as_a_message_may_have(kind, output, most):
@@ -69,8 +69,8 @@ def test_an_accepted_vector_has_as_many_elements_as_a_message_may_have(kind, out
 
 
 def test_an_accepted_rollout_has_sixteen_groups_of_sixteen_completions():
-    rewards = [vector["output"]["rewards"] for vector in VECTORS if vector["kind"] == "rollout" and "output" in vector]
-    assert [16] * 16 in [[len(group or ()) for group in groups] for groups in rewards]
+    levels = [vector["output"]["levels"] for vector in VECTORS if vector["kind"] == "rollout" and "output" in vector]
+    assert [16] * 16 in [[len(group or ()) for group in groups] for groups in levels]
 
 
 @pytest.mark.parametrize("kind", ["delivery", "evidence", "message", "rollout"])

@@ -15,6 +15,7 @@ JUDGED = {
     "header": ("bytes",),
     "body": ("bytes",),
     "message": ("bytes", "now_ms"),
+    "inline": ("bytes",),
     "evidence": ("bytes",),
     "request": ("bytes",),
     "listing": ("bytes",),

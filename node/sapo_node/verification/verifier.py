@@ -142,10 +142,14 @@ class Verifier:
 
 
 def request_for(manifest: Manifest, rollout: Rollout, k: int, body: Body | None) -> ScoreRequest:
-    """The request for group `k`: the task assigned to its issuer, and the texts of the body, if any."""
+    """The request for group `k`: the task assigned to its issuer, and the texts of the body, if any.
+
+    A completion with more turns than its task has becomes an empty text, which is incorrect (VER-2).
+    """
     header = rollout.header
     task = assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k)
-    texts = tuple(completion.text for completion in body.completions) if body else ()
+    most = task.spec.turns
+    texts = tuple(each.text if len(each.turns) <= most else "" for each in body.completions) if body else ()
     return ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)
 
 

@@ -5,7 +5,7 @@ import { envelopeId, readEnvelope, verifyEnvelope, verifySignature } from './env
 import { Receiver, acceptEvidence, openMessage, verifyGroups } from './gossip.mjs';
 import { assign, readManifest, readTopic, requireOpen, requireShard, topics } from './manifest.mjs';
 import { readDelivery, readIntroductions, readListing, readRequest } from './pull.mjs';
-import { readBody, readHeader } from './rollout.mjs';
+import { readBody, readHeader, readMessage, requireInline } from './rollout.mjs';
 import { makeItem, requireAnswer } from './tasks.mjs';
 
 const KINDS = {
@@ -31,7 +31,7 @@ const KINDS = {
 
   body({ manifest, bytes }) {
     const completions = readBody(toManifest(manifest), fromHex(bytes));
-    return { texts: completions.map(({ text }) => text), finishes: completions.map(({ finish }) => finish) };
+    return { turns: completions.map(({ turns }) => turns), finishes: completions.map(({ finish }) => finish) };
   },
 
   message({ manifest, now_ms, earlier, bytes }) {
@@ -39,6 +39,11 @@ const KINDS = {
     earlier.forEach((message) => receiver.accept(fromHex(message), now_ms));
     const { issuer, header, id } = receiver.accept(fromHex(bytes), now_ms);
     return { issuer, epoch: header.epoch, counter: header.counter, envelope_id: id };
+  },
+
+  inline({ manifest, bytes }) {
+    const [swarm, message] = [toManifest(manifest), fromHex(bytes)];
+    requireInline(swarm, message, readMessage(swarm, message).bodies);
   },
 
   evidence({ manifest, bytes }) {
@@ -97,7 +102,7 @@ const KINDS = {
 
   rollout({ manifest, bytes }) {
     const swarm = toManifest(manifest);
-    return { rewards: verifyGroups(swarm, openMessage(swarm, fromHex(bytes))) };
+    return { levels: verifyGroups(swarm, openMessage(swarm, fromHex(bytes))) };
   },
 };
 

@@ -9,7 +9,7 @@ const PROTECTED = [4, 42];
 const SIGNATURE_BYTES = 64;
 
 /** The domain of rollouts. */
-export const ROLLOUT_DOMAIN = 'sapo/rollout/1';
+export const ROLLOUT_DOMAIN = 'sapo/rollout/2';
 
 await sodium.ready;
 

@@ -3,8 +3,8 @@
 import { decode, isBytes, require, sha256 } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope, verifyEnvelope } from './envelope.mjs';
 import { assign, requireOpen, requireShard } from './manifest.mjs';
-import { readBody, readHeader, readMessage, requireBodies } from './rollout.mjs';
-import { earns, makeTaskItem } from './tasks.mjs';
+import { readBody, readHeader, readMessage, requireBodies, requireInline } from './rollout.mjs';
+import { levelOf, makeTaskItem } from './tasks.mjs';
 
 const MAX_EVIDENCE_BYTES = 4096;
 const IGNORED = ['window', 'replay', 'equivocation'];
@@ -43,6 +43,7 @@ export class Receiver {
     require(known === undefined || brought.some((k) => !known.has(k)), 'replay', 'no new body');
     const header = verifyRollout(this.manifest, envelope);
     if (shard !== null) requireShard(this.manifest, shard, envelope.issuer, header.epoch);
+    if (shard !== null) requireInline(this.manifest, bytes, message.bodies);
     requireOpen(this.manifest, nowMs, header.epoch);
     requireBodies(header, message.bodies);
     const round = `${envelope.issuer.toString('hex')} ${header.epoch} ${header.counter}`;
@@ -78,17 +79,18 @@ export function acceptEvidence(manifest, bytes) {
   return { issuer: first.issuer, epoch: one.epoch, counter: one.counter };
 }
 
-/** Verification, steps 1 to 4: the rewards of each group, or null if its body was left out. */
+/** Verification, steps 1 to 4: the levels of each group, or null if its body was left out. */
 export function verifyGroups(manifest, { issuer, header, bodies }) {
   return header.groups.map((group, k) => {
     if (bodies[k].length === 0) return null;
     const completions = readBody(manifest, bodies[k]);
-    const { task, seed } = assign(manifest, issuer, header.epoch, header.counter, k);
-    const item = makeTaskItem(manifest.tasks[task], seed);
+    const { task: index, seed } = assign(manifest, issuer, header.epoch, header.counter, k);
+    const task = manifest.tasks[index];
+    const item = makeTaskItem(task, seed);
     require(item.digest.equals(group.digest), 'digest', `group ${k} has another prompt or answer`);
-    const rewards = completions.map(({ text }) => earns(manifest.tasks[task].dataset, item.answer, text));
-    require(rewards.every((reward, i) => reward === group.claims[i]), 'claims', `group ${k} claims false rewards`);
-    return rewards;
+    const levels = completions.map(({ turns }) => levelOf(task, item.answer, turns));
+    require(levels.every((level, i) => level === group.claims[i]), 'claims', `group ${k} claims false levels`);
+    return levels;
   });
 }
 

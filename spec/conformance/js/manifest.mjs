@@ -1,22 +1,25 @@
-// Section "Manifest, time and assignment": MAN-1 to MAN-6, TIME-1, TIME-2, TASK-1, and the topics TOP-1 to TOP-3.
+// Section "Manifest, time and assignment": MAN-1 to MAN-7, TIME-1, TIME-2, TASK-1, and the topics TOP-1 to TOP-3.
 
 import { decode, encode, isExtension, isInteger, isMapOf, isText, require, sha256 } from './encoding.mjs';
 
 const MAX_MANIFEST_BYTES = 65536;
 const EARLY_MS = 30_000;
 const BOUNDS = {
-  version: [1, 1],
+  version: [2, 2],
   genesis: [0, 2 ** 40],
   epoch_seconds: [5, 86400],
   max_rounds: [1, 100000],
   completions: [2, 16],
   max_completion_bytes: [16, 65536],
   max_message_bytes: [2000, 1000000],
+  inline_bytes: [0, 1000000],
   shards: [1, 32],
 };
-const TASK_BOUNDS = { weight: [1, 2 ** 32], scorer: [1, 65536] };
+const TASK_BOUNDS = { weight: [1, 2 ** 32], scorer: [1, 65536], levels: [1, 255], turns: [1, 16] };
+const SOURCE_BOUNDS = { rows: [2, 2 ** 24] };
+const ANSWERS = ['exact', 'number', 'choice', 'math'];
 
-/** MAN-1 to MAN-6: the manifest as an object with the keys of the text, and its `networkId`. */
+/** MAN-1 to MAN-7: the manifest as an object with the keys of the text, and its `networkId`. */
 export function readManifest(bytes) {
   require(bytes.length <= MAX_MANIFEST_BYTES, 'manifest', 'more than 65,536 bytes');
   const map = decode(bytes, 'manifest');
@@ -33,7 +36,7 @@ export function readManifest(bytes) {
 
 /** The names of the topics of a swarm: of the rollouts of each shard, and of evidence. */
 export function topics(manifest) {
-  const swarm = `/sapo/1/${manifest.networkId.toString('hex')}`;
+  const swarm = `/sapo/2/${manifest.networkId.toString('hex')}`;
   const rollouts = Array.from({ length: manifest.shards }, (_, shard) => `${swarm}/rollouts/${shard}`);
   return { rollouts, evidence: `${swarm}/evidence` };
 }
@@ -48,7 +51,7 @@ export function readTopic(manifest, name) {
 
 /** TOP-3: the shard of an issuer in an epoch. */
 export function shardOf(manifest, issuer, epoch) {
-  const d = sha256(encode(['sapo/shard/1', manifest.networkId, issuer, epoch]));
+  const d = sha256(encode(['sapo/shard/2', manifest.networkId, issuer, epoch]));
   return Number(d.readBigUInt64BE(0) % BigInt(manifest.shards));
 }
 
@@ -71,7 +74,7 @@ export function requireOpen(manifest, nowMs, epoch) {
 
 /** TASK-1: index of the task in the catalogue, and seed of its item. */
 export function assign(manifest, issuer, epoch, counter, k) {
-  const d = sha256(encode(['sapo/task/1', manifest.networkId, issuer, epoch, counter, k]));
+  const d = sha256(encode(['sapo/task/2', manifest.networkId, issuer, epoch, counter, k]));
   const sum = manifest.tasks.reduce((total, task) => total + task.weight, 0);
   let t = Number(d.readBigUInt64BE(0) % BigInt(sum));
   const task = manifest.tasks.findIndex(({ weight }) => (t -= weight) < 0);
@@ -79,11 +82,21 @@ export function assign(manifest, issuer, epoch, counter, k) {
 }
 
 function readTask(map) {
-  require(isMapOf(map, ['config', 'dataset', 'scorer', 'weight']), 'manifest', 'a task has unknown or missing keys');
+  const keys = ['config', 'dataset', ...Object.keys(TASK_BOUNDS)];
+  require(isMapOf(map, keys, ['source']), 'manifest', 'a task has unknown or missing keys');
   requireBounds(map, TASK_BOUNDS);
   require(isText(map.get('dataset'), 64) && map.get('dataset') !== '', 'manifest', 'dataset');
   require(map.get('config') instanceof Map, 'manifest', 'config');
+  if (map.has('source')) requireSource(map.get('source'));
   return Object.fromEntries(map);
+}
+
+function requireSource(map) {
+  require(isMapOf(map, ['file', 'rows', 'answers', 'origin']), 'manifest', 'a source has unknown or missing keys');
+  requireBounds(map, SOURCE_BOUNDS);
+  require(isMatch(map.get('file'), /^[0-9a-f]{64}$/), 'manifest', 'file');
+  require(ANSWERS.includes(map.get('answers')), 'manifest', 'answers');
+  require(isText(map.get('origin'), 512), 'manifest', 'origin');
 }
 
 function requireBounds(map, bounds) {

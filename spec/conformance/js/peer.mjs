@@ -86,10 +86,10 @@ function validator(event, validate) {
   };
 }
 
-/** Verification of an accepted message: its rewards, or the layer that refuses. The peer forwards it either way. */
+/** Verification of an accepted message: its levels, or the layer that refuses. The peer forwards it either way. */
 function verified(message) {
   try {
-    return { verification: 'accept', rewards: verifyGroups(manifest, message) };
+    return { verification: 'accept', levels: verifyGroups(manifest, message) };
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     return { verification: error.layer };

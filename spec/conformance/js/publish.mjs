@@ -3,7 +3,7 @@
 import { encode, sha256 } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, signEnvelope } from './envelope.mjs';
 import { assign } from './manifest.mjs';
-import { earns, makeTaskItem } from './tasks.mjs';
+import { levelOf, makeTaskItem } from './tasks.mjs';
 
 const GROUPS = 4;
 
@@ -21,13 +21,13 @@ export function makeRound(manifest, seed, issuer, epoch, counter) {
 }
 
 function makeGroup(manifest, issuer, epoch, counter, k) {
-  const { task, seed } = assign(manifest, issuer, epoch, counter, k);
-  const { dataset } = manifest.tasks[task];
-  const { answer, digest } = makeTaskItem(manifest.tasks[task], seed);
+  const { task: index, seed } = assign(manifest, issuer, epoch, counter, k);
+  const task = manifest.tasks[index];
+  const { answer, digest } = makeTaskItem(task, seed);
   // A 1 before an answer makes it incorrect: a larger number or another word.
   const texts = Array.from({ length: manifest.completions }, (_, i) => `<answer>${i % 2 === 0 ? answer : `1${answer}`}</answer>`);
-  const body = encode(toMap({ completions: texts.map((text) => toMap({ text, finish: 'stop' })), model: 'computed' }));
-  const claims = texts.map((text) => earns(dataset, answer, text));
+  const body = encode(toMap({ completions: texts.map((text) => toMap({ turns: [text], finish: 'stop' })), model: 'computed' }));
+  const claims = Buffer.from(texts.map((text) => levelOf(task, answer, [text])));
   return { body, group: toMap({ body: sha256(body), claims, digest }) };
 }
 

@@ -17,7 +17,7 @@ const NOTHING = { epoch: null, after: null, shards: null, want: null, peers: nul
 
 /** The libp2p protocol id of request/response streams of a swarm. */
 export function pullProtocol(manifest) {
-  return `/sapo/1/${manifest.networkId.toString('hex')}/pull`;
+  return `/sapo/2/${manifest.networkId.toString('hex')}/pull`;
 }
 
 /** PULL-1 to PULL-3, PULL-7, PULL-9: the request of a peer. Keys that it does not have are null. */

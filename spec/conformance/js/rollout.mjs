@@ -1,4 +1,4 @@
-// Section "Rollout": MSG-1, MSG-2, HDR-1 to HDR-4, BODY-1 to BODY-6.
+// Section "Rollout": MSG-1 to MSG-3, HDR-1 to HDR-4, BODY-1 to BODY-7.
 
 import { decode, isBytes, isExtension, isInteger, isMapOf, isText, require, sha256 } from './encoding.mjs';
 
@@ -15,6 +15,12 @@ export function readMessage(manifest, bytes) {
   require(Array.isArray(bodies) && bodies.length <= MAX_GROUPS, 'frame', 'bodies are not an array of at most 16');
   require(bodies.every((body) => isBytes(body)), 'frame', 'a body is not a byte string');
   return { envelope, bodies };
+}
+
+/** MSG-3: refuse, by layer `size`, a gossip message whose bodies should have been left out. */
+export function requireInline(manifest, bytes, bodies) {
+  const fits = bytes.length <= manifest.inline_bytes || bodies.every((body) => body.length === 0);
+  require(fits, 'size', 'a message with bodies of more than inline_bytes');
 }
 
 /** HDR-1 to HDR-4: epoch, counter and groups of a payload. */
@@ -36,7 +42,7 @@ export function requireBodies(header, bodies) {
   });
 }
 
-/** BODY-2 to BODY-6: the completions of a body, as objects of text and finish. */
+/** BODY-2 to BODY-7: the completions of a body, as objects of turns and finish. */
 export function readBody(manifest, bytes) {
   require(bytes.length <= manifest.max_message_bytes, 'body', 'a body of more than max_message_bytes');
   const map = decode(bytes, 'body');
@@ -44,9 +50,13 @@ export function readBody(manifest, bytes) {
   require(!map.has('model') || isText(map.get('model'), MAX_MODEL_BYTES), 'body', 'model');
   const completions = map.get('completions');
   require(Array.isArray(completions) && completions.length === manifest.completions, 'body', 'completions');
+  const most = Math.max(...manifest.tasks.map((task) => task.turns));
   return completions.map((completion) => {
-    require(isMapOf(completion, ['finish', 'text']), 'body', 'a completion has other keys');
-    require(isText(completion.get('text'), manifest.max_completion_bytes), 'body', 'text');
+    require(isMapOf(completion, ['finish', 'turns']), 'body', 'a completion has other keys');
+    const turns = completion.get('turns');
+    require(Array.isArray(turns) && turns.length >= 1 && turns.length <= most, 'body', 'turns');
+    require(turns.every((text) => typeof text === 'string'), 'body', 'a turn is not text');
+    require(isText(turns.join(''), manifest.max_completion_bytes), 'body', 'turns');
     require(['stop', 'length'].includes(completion.get('finish')), 'body', 'finish');
     return Object.fromEntries(completion);
   });
@@ -56,7 +66,6 @@ function readGroup(manifest, group) {
   require(isMapOf(group, ['body', 'claims', 'digest']), 'header', 'a group has unknown or missing keys');
   const { body, claims, digest } = Object.fromEntries(group);
   require(isBytes(body, 32) && isBytes(digest, 32), 'header', 'body or digest are not 32 bytes');
-  require(Array.isArray(claims) && claims.length === manifest.completions, 'header', 'wrong number of claims');
-  require(claims.every((claim) => typeof claim === 'boolean'), 'header', 'a claim is not a boolean');
+  require(isBytes(claims, manifest.completions), 'header', 'claims are not one byte for each completion');
   return { body, claims, digest };
 }

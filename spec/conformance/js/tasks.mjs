@@ -8,7 +8,7 @@ const OPEN = '<answer>';
 const CLOSE = '</answer>';
 const MAX_ANSWER = 4096;
 const FORBIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u00a0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000]/;
-const SCORER = 1;
+const SCORER = 2;
 
 // For each dataset: the bounds of its configuration, how eight numbers make its item, and how answers are compared.
 const DATASETS = {
@@ -31,9 +31,9 @@ export function makeItem(dataset, config, seed) {
   return { question, answer, digest: sha256(encode([question, answer])) };
 }
 
-/** The item of a task of a manifest. */
-export function makeTaskItem({ dataset, config, scorer }, seed) {
-  require(scorer === SCORER, 'task', 'an unknown scorer version');
+/** The item of a task of a manifest. Each dataset of the text has one turn and no file. */
+export function makeTaskItem({ dataset, config, scorer, turns, source }, seed) {
+  require(scorer === SCORER && turns === 1 && source === undefined, 'task', 'an unknown scorer version, turns or a file');
   return makeItem(dataset, config, seed);
 }
 
@@ -49,14 +49,15 @@ export function requireAnswer(dataset, reference, completion) {
   require(requireDataset(dataset).equal(answer, reference), 'answer', 'the answer differs from the reference');
 }
 
-/** The reward of a completion. */
-export function earns(dataset, reference, completion) {
+/** VER-2: the level of a completion, as its turns. An answer of these datasets is correct or earns nothing. */
+export function levelOf({ dataset, levels, turns: most }, reference, turns) {
+  if (turns.length > most) return 0;
   try {
-    requireAnswer(dataset, reference, completion);
-    return true;
+    requireAnswer(dataset, reference, turns.join(''));
+    return levels;
   } catch (error) {
     if (error.layer !== 'answer') throw error;
-    return false;
+    return 0;
   }
 }
 

@@ -53,6 +53,7 @@ from sapo_protocol import (
     decode_header,
     decode_listing,
     decode_manifest,
+    decode_message,
     decode_peers,
     decode_request,
     evidence_topic,
@@ -62,6 +63,7 @@ from sapo_protocol import (
     parse_envelope,
     peer_id,
     prove_equivocation,
+    require_inline,
     require_shard,
     rollouts_topic,
     rollouts_topics,
@@ -206,7 +208,7 @@ def _header(given: Input) -> Output:
 
 def _body(given: Input) -> Output:
     completions = decode_body(_bytes(given), _manifest(given)).completions
-    return {"texts": [each.text for each in completions], "finishes": [each.finish for each in completions]}
+    return {"turns": [list(each.turns) for each in completions], "finishes": [each.finish for each in completions]}
 
 
 def _message(given: Input) -> Output:
@@ -224,6 +226,12 @@ def _message(given: Input) -> Output:
         "counter": rollout.header.counter,
         "envelope_id": rollout.opened.envelope_id.hex(),
     }
+
+
+def _inline(given: Input) -> None:
+    manifest, data = _manifest(given), _bytes(given)
+    _, bodies = decode_message(data, manifest)
+    require_inline(data, bodies, manifest)
 
 
 def _evidence(given: Input) -> Output:
@@ -331,25 +339,26 @@ def _rollout(given: Input) -> Output:
     manifest = _manifest(given)
     rollout = open_message(_bytes(given), manifest)
     return {
-        "rewards": [
-            None if data is None else _rewards(manifest, rollout, k, decode_body(data, manifest))
+        "levels": [
+            None if data is None else _levels(manifest, rollout, k, decode_body(data, manifest))
             for k, data in enumerate(rollout.bodies)
         ]
     }
 
 
-def _rewards(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[bool]:
+def _levels(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[int]:
     """Score the completions of group `k`, in this process: the vectors are not untrusted text."""
     header = rollout.header
-    if assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k).spec.scorer != SCORER_VERSION:
+    spec = assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k).spec
+    if spec.scorer != SCORER_VERSION or spec.turns > 1 or spec.source:
         raise Refused("task")  # a node refuses to join such a swarm
     request = request_for(manifest, rollout, k, body)
     task = build_task(request.dataset, request.config, request.seed)
-    rewards = tuple(bool(score(task, text)) for text in request.completions)
-    scored = Scored(task.prompt, task_digest(task.prompt, task.answer), rewards)
+    levels = tuple(score(task, text, spec.levels) for text in request.completions)
+    scored = Scored(task.prompt, task_digest(task.prompt, task.answer), levels)
     if finding := compare(rollout.header.groups[k], scored):
         raise Refused(LAYERS.get(finding, finding))
-    return list(rewards)
+    return list(levels)
 
 
 _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
@@ -360,6 +369,7 @@ _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
         "header": _header,
         "body": _body,
         "message": _message,
+        "inline": _inline,
         "evidence": _evidence,
         "request": _request,
         "listing": _listing,
