@@ -409,7 +409,7 @@ FLOODS = [
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_no_flood_takes_five_milliseconds(flood: str) -> None:
+def test_no_flood_takes_ten_milliseconds(flood: str) -> None:
     text = (flood * MAX_COMPLETION)[: MAX_COMPLETION - 17]
     for task, completion in itertools.product(
         TASKS, (text, f"<answer>{text}</answer>", f"<answer>{text[:400]}</answer>")
@@ -419,4 +419,4 @@ def test_no_flood_takes_five_milliseconds(flood: str) -> None:
             start = time.process_time()
             score(task, completion)
             times.append(time.process_time() - start)
-        assert min(times) < 0.005
+        assert min(times) < 0.01
