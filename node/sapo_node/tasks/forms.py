@@ -26,12 +26,16 @@ _LANGUAGES = frozenset({"bash", "json", "latex", "markdown", "math", "plaintext"
 _PAIRS = (
     *((mark, mark) for mark in (_FENCE, "`", "**", "__", "*", "_", "$$", "$")),
     *((r"\(", r"\)"), (r"\[", r"\]"), (r"\boxed{", "}"), (r"\text{", "}")),
+    *((rf"\{command}{{", "}") for command in ("textbf", "mathbf", "mathrm")),
     *(('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"), ("\u201e", "\u201c"), ("\u00ab", "\u00bb")),
 )
 """How wrappers begin and end, in the order in which they are tried: a longer mark before its half."""
 
-_LEAD = re.compile(r"=|(?:the )?(?:final |correct )?answer(?: is(?=[ \n:])| ?(?=:)) ?:?", re.ASCII | re.IGNORECASE)
-"""What may stand before an answer: an equals sign, or "the answer is" and its like."""
+_PHRASE = "(?:the )?(?:final |correct )?answer"
+_LEAD = re.compile(
+    rf"=|{_PHRASE} is(?=[ \n:]):?|{_PHRASE}:|\*\*{_PHRASE}(?: is)?(?::\*\*|\*\*:)", re.ASCII | re.IGNORECASE
+)
+"""What may stand before an answer: an equals sign, or "the answer is", "answer:" or "**Answer:**" and their like."""
 
 
 def stages(answer: str) -> Iterator[str]:
@@ -46,12 +50,12 @@ def stages(answer: str) -> Iterator[str]:
 
 def _unwrapped(text: str) -> str:
     """Return the text without its outermost wrapper and the blanks inside; empty if it has no wrapper."""
+    if lead := _LEAD.match(text):
+        return text[lead.end() :].strip(BLANKS)
     for begin, end in _PAIRS:
         if len(text) > len(begin) + len(end) and text.startswith(begin) and text.endswith(end):
             inner = text[len(begin) : -len(end)]
             return (_without_language(inner) if begin == _FENCE else inner).strip(BLANKS)
-    if lead := _LEAD.match(text):
-        return text[lead.end() :].strip(BLANKS)
     if text.endswith(".") and not text.endswith(".."):
         return text[:-1].strip(BLANKS)
     return ""

@@ -15,8 +15,9 @@ SCORER_VERSION = 2
 MAX_ANSWER = 4_096
 """Characters of an answer, at most. A longer answer is incorrect."""
 
-# ANS-1: controls and blanks other than space, tab, line feed and carriage return, line separators and marks of direction. `str.isprintable` would make
-# rewards depend on the version of Python, whose table of assigned characters grows.
+# ANS-1: controls and blanks other than space, tab, line feed and carriage return, line separators and marks of
+# direction. `str.isprintable` would make rewards depend on the version of Python, whose table of assigned characters
+# grows.
 _FORBIDDEN = re.compile(
     "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\xa0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000\ud800-\udfff]"
 )

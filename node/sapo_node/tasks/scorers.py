@@ -47,7 +47,7 @@ _MAX_SIDES = 4
 
 
 def is_simplified_fraction(task: Task, answer: str) -> bool:
-    """Return whether the answer is the same fraction in lowest terms: `3/4`, `\\frac{3}{4}`, `\\dfrac34`, or `3` for 3/1.
+    """Return whether the answer is the same fraction in lowest terms: `3/4`, LaTeX frac, dfrac, tfrac, or `3` for 3/1.
 
     It may be an equation such as `9/12 = 3/4`, of at most four sides. Then every side must be the same fraction, and
     the last in lowest terms.

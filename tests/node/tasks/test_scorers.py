@@ -124,7 +124,11 @@ def test_another_or_no_whole_number_is_wrong(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["3/4", "3 / 4", "$3/4$", "$\\frac{3}{4}$", "\\dfrac{3}{4}", "$ \\frac{ 3 }{ 4 } $", "03/4", "+3/4", "\\tfrac34", "6/8 = 3/4"]
+    "answer",
+    [
+        *("3/4", "3 / 4", "$3/4$", "$\\frac{3}{4}$", "\\dfrac{3}{4}", "$ \\frac{ 3 }{ 4 } $"),
+        *("03/4", "+3/4", "\\tfrac34", "6/8 = 3/4"),
+    ],
 )
 @pytest.mark.parametrize("oracle", ["3/4", "$3/4$", "$\\frac{3}{4}$"])
 def test_a_simplified_fraction_is_right_in_each_style(oracle: str, answer: str) -> None:
@@ -132,7 +136,11 @@ def test_a_simplified_fraction_is_right_in_each_style(oracle: str, answer: str) 
 
 
 @pytest.mark.parametrize(
-    "answer", ["6/8", "0.75", "4/3", "3/0", "0/0", "-3/-4", "3/4/1", "3", "$3/4", "$$", "$", "1/2 = 3/4", "3/4 = 6/8", "3/4 = = 3/4", "\\frac{3}{4", "３/4"]
+    "answer",
+    [
+        *("6/8", "0.75", "4/3", "3/0", "0/0", "-3/-4", "3/4/1", "3", "$3/4", "$$", "$", "\\frac{3}{4", "３/4"),
+        *("1/2 = 3/4", "3/4 = 6/8", "3/4 = = 3/4", "3/4 = 3/4 = 3/4 = 3/4 = 3/4"),
+    ],
 )
 def test_a_fraction_that_is_other_or_unsimplified_is_wrong(answer: str) -> None:
     assert not right(number_task("3/4", "fraction_simplification"), answer)
