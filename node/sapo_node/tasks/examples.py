@@ -24,7 +24,9 @@ def worked_example(task: Task) -> str:
     A dataset of another package writes its own with the function `example(prompt, answer)`, if its module has one. The
     text is empty if it earns no reward: the reference answer of some datasets is often incorrect.
     """
-    if plugins.is_foreign(task.dataset):
+    if task.answers is not None:
+        shown = _tagged(task.answer)
+    elif plugins.is_foreign(task.dataset):
         shown = plugins.example(task.dataset, task.prompt, task.answer) or _tagged(task.answer)
     else:
         shown = _WORKINGS.get(task.dataset, _none)(task) + _tagged(task.answer)

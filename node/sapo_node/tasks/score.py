@@ -7,6 +7,7 @@ from sapo_node.tasks import plugins
 from sapo_node.tasks.answer import extract_answer
 from sapo_node.tasks.datasets import scorer_of
 from sapo_node.tasks.forms import stages
+from sapo_node.tasks.row_scorers import ROW_SCORERS
 from sapo_node.tasks.task import Task, Verdict
 
 SCORER_VERSION = 2
@@ -45,6 +46,8 @@ def score(task: Task, completion: str, levels: int = 1) -> int:
 
 
 def _verdict(task: Task, answer: str) -> Verdict:
+    if task.answers is not None:
+        return ROW_SCORERS[task.answers](task, answer)
     if plugins.is_foreign(task.dataset):
         return plugins.earns(task.dataset, task.prompt, task.answer, answer)
     return scorer_of(task.dataset)(task, answer)

@@ -8,6 +8,7 @@ from typing import Any
 
 import cbor2
 
+from sapo_protocol import ASSIGNED_SEEDS, AnswerKind
 from sapo_protocol.errors import LocalError
 
 
@@ -25,7 +26,12 @@ class Task:
     """The dataset's own answer. Where many answers are correct this is the dataset's example."""
     metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What else the dataset says of its item, for checkers. This node rebuilt it; the digest does not cover it."""
+    answers: AnswerKind | None = None
+    """How an answer is compared, if the task is a row of a file."""
 
+
+FIRST_EXAMPLE_SEED = ASSIGNED_SEEDS + 2**30
+"""The seed of the first worked example. Assigned seeds are below ASSIGNED_SEEDS, and held-out seeds below this one."""
 
 Verdict = bool | Fraction
 """What a scorer says of an answer: correct or not, or the exact share of it that is right, from 0 to 1."""

@@ -11,17 +11,16 @@ from collections.abc import Sequence
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples, task_name
 from sapo_node.tasks import SCORER_VERSION, interop, plugins
+from sapo_node.tasks.task import FIRST_EXAMPLE_SEED
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.verifier import Scorer
-from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest
+from sapo_protocol import LocalError, Manifest
 
 logger = logging.getLogger(__name__)
 
 _ANSWER = "<answer>0</answer>"
 """The sandbox scores it for each task, so that the node finds a broken scorer before it joins the swarm."""
-FIRST_SEED = ASSIGNED_SEEDS + 2**30
-"""The seed of the first example. Assigned seeds are below ASSIGNED_SEEDS, and held-out seeds below FIRST_SEED."""
 _TRIED = 4
 """Seeds tried for each example: the reference answer of some datasets is often incorrect."""
 
@@ -30,13 +29,14 @@ async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
     """Raises LocalError if this node cannot build a task of the swarm, or scores it by another version."""
     _require_reasoning_gym(manifest, sandbox.reasoning_gym)
     for task in manifest.tasks:
+        is_foreign = task.source is None and plugins.is_foreign(task.dataset)
         reason = sandbox.broken_plugins.get(task.dataset)
-        if reason and plugins.is_foreign(task.dataset):
+        if reason and is_foreign:
             raise LocalError(
                 f"swarm {manifest.name!r} has the task {task.dataset}, and the package that defines it cannot be used: "
                 f"{reason}; install a version of that package that works"
             )
-        version = sandbox.plugins.get(task.dataset) if plugins.is_foreign(task.dataset) else SCORER_VERSION
+        version = sandbox.plugins.get(task.dataset) if is_foreign else SCORER_VERSION
         if version is None:
             raise LocalError(
                 f"swarm {manifest.name!r} has the task {task.dataset}, which another package defines; install that "
@@ -63,7 +63,7 @@ def _require_reasoning_gym(manifest: Manifest, installed: str) -> None:
     """
     needed = manifest.reasoning_gym
     if not needed:
-        foreign = {task.dataset for task in manifest.tasks} - interop.DATASETS
+        foreign = {task.dataset for task in manifest.tasks if task.source is None} - interop.DATASETS
         borrowed = sorted(dataset for dataset in foreign if not plugins.is_foreign(dataset))
         if borrowed:
             raise LocalError(
@@ -90,7 +90,7 @@ async def build_examples(manifest: Manifest, scorer: Scorer, count: int) -> Exam
 def example_requests(manifest: Manifest, count: int) -> list[ScoreRequest]:
     """Return the requests for the examples, task by task."""
     return [
-        ScoreRequest(spec.dataset, spec.config, FIRST_SEED + number, (), example=True)
+        ScoreRequest(spec.dataset, spec.config, FIRST_EXAMPLE_SEED + number, (), example=True)
         for spec in manifest.tasks
         for number in range(_tried(count))
     ]

@@ -7,8 +7,9 @@ import pytest
 
 from sapo_node.groups.prompt import NO_EXAMPLES
 from sapo_node.tasks import Task, build_task, plugins, score, worked_example
+from sapo_node.tasks.task import FIRST_EXAMPLE_SEED
 from sapo_node.training.evaluation import heldout_seed
-from sapo_node.verification.catalogue import FIRST_SEED, build_examples, example_requests
+from sapo_node.verification.catalogue import build_examples, example_requests
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_protocol import load_manifest
 from swarm_parts import OpenScorer
@@ -23,7 +24,7 @@ async def test_every_task_of_a_shipped_swarm_has_its_examples_and_each_is_correc
     for spec in manifest.tasks:
         shown = examples.by_dataset[spec.dataset]
         assert len(shown) >= 3
-        tasks = [build_task(spec.dataset, spec.config, FIRST_SEED + number) for number in range(16)]
+        tasks = [build_task(spec.dataset, spec.config, FIRST_EXAMPLE_SEED + number) for number in range(16)]
         by_prompt = {task.prompt: task for task in tasks}
         assert all(score(by_prompt[each.prompt], each.completion) for each in shown)
 
@@ -51,12 +52,12 @@ def test_no_example_has_a_seed_that_is_assigned_or_held_out(swarm):
     ],
 )
 def test_an_example_shows_its_working_where_there_is_any(dataset, config, shown):
-    assert worked_example(build_task(dataset, config, FIRST_SEED + 2)) == shown
+    assert worked_example(build_task(dataset, config, FIRST_EXAMPLE_SEED + 2)) == shown
 
 
 def test_an_example_restates_an_expression_from_its_first_bracket():
     (config,) = (spec.config for spec in load_manifest("paper-nine").tasks if spec.dataset == "basic_arithmetic")
-    for seed in range(FIRST_SEED, FIRST_SEED + 300):
+    for seed in range(FIRST_EXAMPLE_SEED, FIRST_EXAMPLE_SEED + 300):
         task = build_task("basic_arithmetic", config, seed)
         expression = task.prompt.removesuffix(" Each quotient is floored.").lstrip(ascii_letters + ": ").rstrip("=.? ")
         assert worked_example(task) == f"{expression} = <answer>{task.answer}</answer>"
@@ -95,7 +96,7 @@ async def test_without_a_count_no_example_is_built():
 async def test_the_sandbox_gives_an_example_only_where_it_is_asked_for(sandbox):
     spec = load_manifest("smollm2-easy").tasks[0]
     plain, shown = await sandbox.score(
-        [ScoreRequest(spec.dataset, spec.config, FIRST_SEED, (), example) for example in (False, True)]
+        [ScoreRequest(spec.dataset, spec.config, FIRST_EXAMPLE_SEED, (), example) for example in (False, True)]
     )
     assert plain.example == ""
-    assert score(build_task(spec.dataset, spec.config, FIRST_SEED), shown.example)
+    assert score(build_task(spec.dataset, spec.config, FIRST_EXAMPLE_SEED), shown.example)

@@ -1,0 +1,45 @@
+"""Scorers of tasks from a file, by the kind of answer that the manifest names."""
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from string import ascii_uppercase
+from types import MappingProxyType
+
+from sapo_node.tasks.datasets import Scorer
+from sapo_node.tasks.scorers import is_text
+from sapo_node.tasks.task import Task
+from sapo_protocol import AnswerKind
+
+_NUMBER = re.compile(r"([+-]?[0-9]{1,100})(?:\.([0-9]{1,100}))?(?:/([0-9]{1,100}))?", re.ASCII)
+_LETTER = re.compile(r"\(?([A-Za-z])[).:]?", re.ASCII)
+
+
+def is_number(task: Task, answer: str) -> bool:
+    """Return whether the answer has the value of the reference: a whole number, a decimal or a fraction of digits."""
+    expected = _value(task.answer)
+    return expected is not None and _value(answer) == expected
+
+
+def _value(text: str) -> Fraction | None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    whole, decimals, denominator = match.groups()
+    if denominator is None:
+        return Fraction(int(whole + (decimals or "")), 10 ** len(decimals or ""))
+    return None if decimals or int(denominator) == 0 else Fraction(int(whole), int(denominator))
+
+
+def is_choice(task: Task, answer: str) -> bool:
+    """Return whether the answer is the letter of the correct choice, or its text in any case, or both."""
+    correct = str(task.metadata["choices"][ascii_uppercase.index(task.answer)])
+    if letter := _LETTER.fullmatch(answer):
+        return letter[1].upper() == task.answer
+    marked = (f"{task.answer}{mark} {correct}" for mark in (".", ")", ":"))
+    return answer.lower() in {correct.lower(), *(each.lower() for each in marked)}
+
+
+ROW_SCORERS: Mapping[AnswerKind, Scorer] = MappingProxyType(
+    {AnswerKind.EXACT: is_text, AnswerKind.NUMBER: is_number, AnswerKind.CHOICE: is_choice}
+)
