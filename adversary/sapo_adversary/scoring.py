@@ -4,7 +4,7 @@ once.
 Every node of a swarm rebuilds the same tasks and scores the same texts. Both are pure functions of the request, so that
 the results can be shared:
 
-    scorer = SharedScorer()
+    scorer = SharedScorer()                  # SharedScorer(rows) if tasks come from files
     scored = scorer.result(ScoreRequest(dataset, config, seed, texts))
 """
 
@@ -17,8 +17,10 @@ from functools import partial
 
 from sapo_adversary.attacks.kit import Solution
 from sapo_adversary.seed_texts import STEPS, careful
+from sapo_node.storage.row_files import NO_ROWS, Rows
 from sapo_node.tasks import Task, build_task, score, task_digest, worked_example
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
+from sapo_node.verification.sandbox.sandbox import with_rows
 from sapo_protocol import Assignment
 
 REMEMBERED = 50_000
@@ -39,7 +41,8 @@ class _Known:
 class SharedScorer:
     """Scores for all nodes of a simulation, and keeps the tasks scored last and those solved last."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Rows = NO_ROWS) -> None:
+        self._rows = rows
         self._scored: OrderedDict[_Key, _Known] = OrderedDict()
         self._solved: OrderedDict[_Key, _Known] = OrderedDict()
         self._asked: Counter[str] = Counter()
@@ -79,7 +82,8 @@ class SharedScorer:
         key = (request.dataset, json.dumps(request.config, sort_keys=True, default=list), request.seed)
         known = among.get(key) or others.get(key)
         if known is None:
-            task = build_task(request.dataset, request.config, request.seed)
+            (resolved,) = with_rows([request], self._rows)
+            task = resolved.task or build_task(request.dataset, request.config, request.seed)
             known = _Known(task, task_digest(task.prompt, task.answer))
         if key not in among:
             among[key] = known

@@ -8,8 +8,10 @@ import trio
 
 from sapo_node.groups.messages import GroupReport, Refusal, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt
+from sapo_node.storage.row_files import NO_ROWS, Rows
 from sapo_node.tasks import build_task, score, task_digest, worked_example
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
+from sapo_node.verification.sandbox.sandbox import with_rows
 from sapo_protocol import Manifest
 
 TRAINING = TrainReport(
@@ -43,10 +45,13 @@ def trained_groups(groups: Iterable[TrainGroup], is_emptied: Callable[[str], boo
 class OpenScorer:
     """The project's own task builder and scorers, in this process: for text that the tests wrote themselves."""
 
+    def __init__(self, rows: Rows = NO_ROWS) -> None:
+        self._rows = rows
+
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
         results: list[Scored | None] = []
-        for request in batch:
-            task = build_task(request.dataset, request.config, request.seed)
+        for request in with_rows(batch, self._rows):
+            task = request.task or build_task(request.dataset, request.config, request.seed)
             rewards = tuple(bool(score(task, text)) for text in request.completions)
             example = worked_example(task) if request.example else ""
             results.append(Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example))
@@ -124,11 +129,12 @@ class Oracle:
 class KnowingScorer(OpenScorer):
     """Tells an Oracle the answers of the questions it builds."""
 
-    def __init__(self, answers: dict[str, str]) -> None:
+    def __init__(self, answers: dict[str, str], rows: Rows = NO_ROWS) -> None:
+        super().__init__(rows)
         self._answers = answers
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
-        for request in batch:
-            task = build_task(request.dataset, request.config, request.seed)
+        for request in with_rows(batch, self._rows):
+            task = request.task or build_task(request.dataset, request.config, request.seed)
             self._answers[task.prompt] = task.answer
         return await super().score(batch)

@@ -429,6 +429,11 @@ class Config:
         return Path(self.state)
 
     @property
+    def task_files(self) -> Path:
+        """The folder of the files that have the rows of tasks."""
+        return self.states / "files"
+
+    @property
     def fed(self) -> bool:
         """True if a trainer of another program takes the steps."""
         return self.feed != "off"

@@ -105,7 +105,7 @@ async def examine(config: Config) -> AsyncGenerator[Finding, None]:
         yield finding
     for finding in await trio.to_thread.run_sync(_learner, config, manifest):
         yield finding
-    async for finding in _sandbox(manifest):
+    async for finding in _sandbox(config, manifest):
         yield finding
     for text in config.bootstrap:
         yield await check_bootstrap(text, manifest)
@@ -280,9 +280,9 @@ def _model_options(config: Config, manifest: Manifest) -> list[str]:
     return [json.dumps(asdict(learner_options(config, manifest, StateFolder(Path(config.state)).checkpoints)))]
 
 
-async def _sandbox(manifest: Manifest) -> AsyncGenerator[Finding, None]:
-    sandbox = Sandbox(manifest.tasks)
+async def _sandbox(config: Config, manifest: Manifest) -> AsyncGenerator[Finding, None]:
     try:
+        sandbox = Sandbox(manifest.tasks, config.task_files)
         async with trio.open_nursery() as nursery:
             await nursery.start(sandbox.run)
             finding = await _confinement(sandbox)

@@ -6,7 +6,7 @@ the prompts that `heldout_prompts` returns.
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -103,7 +103,8 @@ async def measure(
     progress: Callable[[str, int], None] = lambda *_: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> HeldOut:
-    """Sample the averaged weights on `prompts` held-out prompts of each task, the same for all nodes of a swarm. Call
+    """Sample the averaged weights on `prompts` held-out prompts of each task, the same for all nodes of a swarm. Of a
+    task from a file, these are fewer prompts: several seeds draw one row, and each row is asked once. Call
     `progress` with the task and the number of its prompts that were just done. Raises LocalError if a prompt cannot be
     built, or between two requests to the learner if the node is `stopping`.
     """
@@ -111,25 +112,27 @@ async def measure(
     right, truncated, over_bytes = {}, {}, {}
     for spec in manifest.tasks:
         name = task_name(manifest, spec.dataset, spec.config)
-        requests = [heldout_request(manifest, spec, number) for number in range(prompts)]
+        asked = await _built(scorer, [heldout_request(manifest, spec, number) for number in range(prompts)], name)
+        if spec.source is not None:
+            asked = list({prompt: (request, prompt) for request, prompt in asked}.values())
         counts: list[int] = []
         cut = over = 0
         at_once = max(1, _CHUNK // samples)
-        for start in range(0, prompts, at_once):
+        for start in range(0, len(asked), at_once):
             if stopping():
                 raise LocalError("the node is stopping")
-            chunk = requests[start : start + at_once]
-            built = await scorer.score(chunk)
-            asked = [examples.prompt(name, task.prompt) for task in built if task is not None]
-            if len(asked) < len(chunk):
-                raise LocalError(f"held-out prompts of {name} could not be built; the log names the cause")
+            chunk = asked[start : start + at_once]
             answers = await policy.generate(
-                asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31), averaged=True
+                [examples.prompt(name, prompt) for _, prompt in chunk],
+                completions=samples,
+                max_tokens=max_tokens,
+                seed=rng.getrandbits(31),
+                averaged=True,
             )
             scored = await scorer.score(
                 [
                     replace(request, completions=tuple(answer.text for answer in group))
-                    for request, group in zip(chunk, answers, strict=True)
+                    for (request, _), group in zip(chunk, answers, strict=True)
                 ]
             )
             cut += sum(is_cut(each) for group in answers for each in group)
@@ -139,3 +142,12 @@ async def measure(
         right[name] = tuple(counts)
         truncated[name], over_bytes[name] = cut, over
     return HeldOut(samples, right, truncated, over_bytes)
+
+
+async def _built(scorer: Scorer, requests: Sequence[ScoreRequest], name: str) -> list[tuple[ScoreRequest, str]]:
+    """Return the requests of a task, each with its prompt. Raises LocalError if a prompt cannot be built."""
+    built = await scorer.score(requests)
+    asked = [(request, task.prompt) for request, task in zip(requests, built, strict=True) if task is not None]
+    if len(asked) < len(requests):
+        raise LocalError(f"held-out prompts of {name} could not be built; the log names the cause")
+    return asked

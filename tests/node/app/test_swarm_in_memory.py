@@ -13,6 +13,7 @@ import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from books import offer
+from row_parts import sums, task_from
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.reward import FalseClaim
 from sapo_adversary.scoring import SharedScorer
@@ -37,6 +38,7 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
+from sapo_node.storage.row_files import open_rows
 from sapo_node.training.batch_log import trained_per_peer
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, Decision, decide
@@ -151,6 +153,21 @@ async def test_strangers_exchange_at_once_and_become_healthy_over_epochs(fast, a
     assert any(peers[0].external[:3])
     assert sum(peers[0].external[:20]) / 20 > 3
     assert {peers[0].state(peer.id) for peer in peers[1:]} == {PeerState.HEALTHY}
+
+
+async def test_nodes_exchange_and_verify_groups_on_the_rows_of_a_file(fast, tmp_path, autojump_clock):
+    boxes = task_from(sums(400), tmp_path)
+    swarm = replace(fast, tasks=(boxes,))
+    rows = open_rows(swarm.tasks, tmp_path)
+    hub = MemoryHub()
+    peers = [Peer(number, swarm, hub, scorer=partial(KnowingScorer, rows=rows)) for number in (1, 2)]
+    await play(peers, 8)
+    assert all(sum(peer.external) > 0 for peer in peers)
+    prompts = [row["prompt"] for row in sums(400)]
+    assigned = {prompts[number] for number in rows["boxes"].split.assigned}
+    for peer in peers:
+        assert not peer.node.verifier.unusable.keys() & {Unusable.OTHER_TASK, Unusable.FALSE_CLAIM}
+        assert {group.prompt for request in peer.policy.requests for group in request.placed} <= assigned
 
 
 async def test_a_node_alone_just_learns_alone(fast, autojump_clock):

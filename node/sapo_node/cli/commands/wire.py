@@ -70,8 +70,9 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
 @click.argument("file", type=PATH)
 @option("--swarm", default=_STARTER, metavar="NAME|FILE", help="The swarm that the message was signed for.")
 @option("--evidence", "is_evidence", is_flag=True, help="FILE is evidence of equivocation.")
+@settings("state")
 @as_json
-def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> None:
+def verify(config: Config, file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> None:
     """Check the rollout message in FILE.
 
     The command checks the signature, rebuilds each task, and computes each reward. The exit code is 0 if every check
@@ -82,7 +83,8 @@ def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> N
         show_proof(evidence, load_manifest(swarm), json_output=json_output)
         return
     data = read_bounded(file, limits.MAX_MESSAGE_BYTES, "message")
-    finding = trio.run(partial(inspect, data, load_manifest(swarm)))
+    manifest = load_manifest(swarm)
+    finding = trio.run(partial(inspect, data, manifest, _files(config, manifest)))
     if json_output:
         say_json(asdict(finding))
     else:
@@ -152,8 +154,9 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
 @rollouts.command("verify", cls=SectionedCommand)
 @click.argument("folder", type=PATH)
 @option("--swarm", metavar="NAME|FILE", help="The swarm that the rollouts must be of. Without it: that of FOLDER.")
+@settings("state")
 @as_json
-def verify_folder(folder: Path, *, swarm: str | None, json_output: bool) -> None:
+def verify_folder(config: Config, folder: Path, *, swarm: str | None, json_output: bool) -> None:
     """Verify signature, task and rewards of each group in FOLDER.
 
     The exit code is 0 if every group holds, else 1. Give --swarm if you do not trust the manifest in FOLDER.
@@ -161,7 +164,7 @@ def verify_folder(folder: Path, *, swarm: str | None, json_output: bool) -> None
     if not swarm and not (folder / SWARM).exists():
         raise LocalError(f"{folder} has no {SWARM}: give the folder of an export")
     manifest = load_manifest(swarm or str(folder / SWARM))
-    found = trio.run(partial(_verified, folder, manifest))
+    found = trio.run(partial(_verified, folder, manifest, _files(config, manifest)))
     if json_output:
         facts = {
             "groups": found.groups,
@@ -206,9 +209,14 @@ def push(folder: Path, *, repository: str, json_output: bool) -> None:
         say(f"uploaded to {address}; a new repository is private, and one that was public still is")
 
 
-async def _verified(folder: Path, manifest: Manifest) -> Verification:
+def _files(config: Config, manifest: Manifest) -> Path | None:
+    """Return the folder of the files of rows; None if no task of the swarm has a file."""
+    return config.task_files if any(task.source for task in manifest.tasks) else None
+
+
+async def _verified(folder: Path, manifest: Manifest, files: Path | None) -> Verification:
     async with trio.open_nursery() as nursery:
-        sandbox = Sandbox(manifest.tasks)
+        sandbox = Sandbox(manifest.tasks, files)
         await nursery.start(sandbox.run)
         await require_catalogue(manifest, sandbox)
         found = await verify_groups(folder, manifest, sandbox)
@@ -247,7 +255,7 @@ class Inspection:
         return not self.refused_by and all(group.verdict == HOLDS for group in self.groups)
 
 
-async def inspect(data: bytes, manifest: Manifest) -> Inspection:
+async def inspect(data: bytes, manifest: Manifest, files: Path | None = None) -> Inspection:
     """Open a message, rebuild its tasks and score its completions in the sandbox. Raises LocalError if this machine
     builds or scores the tasks of the swarm otherwise (VER-3).
     """
@@ -256,7 +264,7 @@ async def inspect(data: bytes, manifest: Manifest) -> Inspection:
     except RemoteError as error:
         return Inspection(error.layer, str(error))
     async with trio.open_nursery() as nursery:
-        sandbox = Sandbox(manifest.tasks)
+        sandbox = Sandbox(manifest.tasks, files)
         await nursery.start(sandbox.run)
         await require_catalogue(manifest, sandbox)
         groups = [await _inspect_group(rollout, k, manifest, sandbox) for k in range(len(rollout.header.groups))]

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sapo_node.tasks.task import Task
+from sapo_protocol import AnswerKind
 from sapo_protocol.limits import MAX_GROUPS
 
 MAX_PROMPT = 32_768
@@ -61,6 +63,8 @@ class ScoreRequest:
     completions: tuple[str, ...]
     example: bool = False
     """True if to return a worked example, too."""
+    task: Task | None = None
+    """The task itself, if the node read it from a file. The sandbox can open no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +91,29 @@ class Failed:
 
 def encode_requests(batch: Sequence[ScoreRequest]) -> list[list[Any]]:
     """Return the batch as JSON."""
-    return [[item.dataset, dict(item.config), item.seed, list(item.completions), item.example] for item in batch]
+    return [
+        [item.dataset, dict(item.config), item.seed, list(item.completions), item.example, _encode_task(item.task)]
+        for item in batch
+    ]
+
+
+def _encode_task(task: Task | None) -> list[Any] | None:
+    return None if task is None else [task.dataset, task.prompt, task.answer, dict(task.metadata), task.answers]
 
 
 def decode_requests(items: Sequence[Sequence[Any]]) -> list[ScoreRequest]:
     """Return the batch from JSON. The node itself made the JSON, so this does not check its shape."""
-    return [ScoreRequest(dataset, config, seed, tuple(texts), asked) for dataset, config, seed, texts, asked in items]
+    return [
+        ScoreRequest(dataset, config, seed, tuple(texts), asked, _decode_task(task))
+        for dataset, config, seed, texts, asked, task in items
+    ]
+
+
+def _decode_task(value: Sequence[Any] | None) -> Task | None:
+    if value is None:
+        return None
+    dataset, prompt, answer, metadata, answers = value
+    return Task(dataset, prompt, answer, metadata, AnswerKind(answers))
 
 
 def encode_result(result: Scored | str) -> list[str] | str:

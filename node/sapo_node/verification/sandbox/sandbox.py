@@ -9,11 +9,14 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import trio
 
 from sapo_node.processes.frames import FrameError
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
+from sapo_node.storage.row_files import NO_ROWS, Rows, open_rows
 from sapo_node.verification.sandbox.lockdown import LAYERS, REQUIRED
 from sapo_node.verification.sandbox.requests import (
     MAX_BATCH,
@@ -49,10 +52,13 @@ _START_DEADLINE = 120.0
 class Sandbox:
     """Scores peers' completions in a confined process. `score` works only while `run` is running."""
 
-    def __init__(self, tasks: Iterable[TaskSpec] = ()) -> None:
+    def __init__(self, tasks: Sequence[TaskSpec] = (), files: Path | None = None) -> None:
         """`tasks` are those of the swarm. Of other datasets the sandbox builds only those that the wire spec defines:
-        once confined, it can import nothing.
+        once confined, it can import nothing. `files` is the folder with the files of rows.
+
+        Raises LocalError if a file of a task is missing.
         """
+        self._rows: Rows = open_rows(tasks, files) if files else NO_ROWS
         self.failures: Counter[str] = Counter()
         """Items that failed closed, by cause."""
         self._worker = Worker(
@@ -114,8 +120,9 @@ class Sandbox:
         None means that the item failed closed. Then the log says why.
         """
         results: list[Scored | None] = []
-        for start in range(0, len(batch), MAX_BATCH):
-            results += await self._score_in_one_child(batch[start : start + MAX_BATCH])
+        resolved = with_rows(batch, self._rows)
+        for start in range(0, len(resolved), MAX_BATCH):
+            results += await self._score_in_one_child(resolved[start : start + MAX_BATCH])
         return results
 
     async def _score_in_one_child(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
@@ -145,6 +152,11 @@ class Sandbox:
             said = excerpt(first.reason, MAX_REASON)
             counts = (len(failed), len(batch))
             logger.warning("%d of %d tasks failed in the sandbox; the first, of %s: %s", *counts, item.dataset, said)
+
+
+def with_rows(batch: Sequence[ScoreRequest], rows: Rows) -> list[ScoreRequest]:
+    """Return the requests, with the task of each whose dataset is a file. Raises TaskError if a row cannot be read."""
+    return [replace(item, task=rows[item.dataset].task(item.seed)) if item.dataset in rows else item for item in batch]
 
 
 def _results(reply: object, batch: Sequence[ScoreRequest]) -> list[Scored | Failed]:

@@ -109,6 +109,8 @@ def _scored(item: ScoreRequest) -> Scored | str:
 
 
 def _task(item: ScoreRequest) -> Task:
+    if item.task is not None:
+        return item.task
     if item.dataset not in _prepared | interop.DATASETS:
         raise TaskError(f"this sandbox was started without the dataset {item.dataset!r}")
     return build_task(item.dataset, item.config, item.seed)
