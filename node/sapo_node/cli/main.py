@@ -26,6 +26,9 @@ _SECTIONS = {
         "contribute": "running",
         "rollouts": "wire",
     },
+    "Tasks": {
+        "task": "task",
+    },
     "Key, settings and state": {
         "config": "state",
         "keygen": "state",
