@@ -121,7 +121,6 @@ def _complex(text: str) -> tuple[Fraction, Fraction] | None:
 
 
 _DEGREES = re.compile(r"(?: ?°| ?degrees?| ?\^ ?\{? ?(?:\\circ|°) ?\}?)$", re.IGNORECASE)
-_LAST_DIGIT = re.compile(r"\.([0-9]+)")
 
 
 def share_of_geometry(task: Task, answer: str) -> Fraction:
@@ -129,20 +128,22 @@ def share_of_geometry(task: Task, answer: str) -> Fraction:
 
     A number is correct if it rounds to the reference, so a more exact decimal or a fraction is correct as well.
     """
-    expected = [_DEGREES.sub("", part).strip(" ()") for part in task.answer.split(",")]
-    given = [_DEGREES.sub("", part).strip(" ()[]") for part in _unsized(answer).split(",")]
-    if len(given) != len(expected):
+    expected, given = _numbers(task.answer), _numbers(answer)
+    if not expected or len(given) != len(expected):
         return Fraction(0)
-    return Fraction(sum(map(_rounds_to, given, expected)), len(expected))
+    unit = Fraction(1, 10 ** len(task.answer.rstrip("°)").rpartition(".")[2]))
+    right = sum(2 * abs(one - other) <= unit for one, other in zip(given, expected, strict=True))
+    return Fraction(right, len(expected))
 
 
-def _rounds_to(given: str, expected: str) -> bool:
-    value, reference = rational(given), rational(expected)
-    decimals = _LAST_DIGIT.search(expected)
-    if value is None or reference is None:
-        return False
-    unit = Fraction(1, 10 ** len(decimals[1])) if decimals else Fraction(0)
-    return 2 * abs(value - reference) <= unit
+def _numbers(text: str) -> list[Fraction]:
+    """Return the numbers between commas, in parentheses or brackets or none, with a degree sign or none.
+
+    Empty if one of them is no number.
+    """
+    parts = _unsized(_DEGREES.sub("", text)).strip(" ()[]").split(",")
+    numbers = [number for part in parts if (number := rational(part.strip(" "))) is not None]
+    return numbers if len(numbers) == len(parts) else []
 
 
 _TOKEN = re.compile(r"[0-9]{1,9}|[-+*/()]")
