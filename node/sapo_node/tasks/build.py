@@ -5,17 +5,14 @@ dataset, configuration and seed alone: this module takes no item, answer or meta
 would rebuild identically (dataset objects, the word list).
 """
 
-import contextlib
-import decimal
 import functools
-import io
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from sapo_node.tasks import interop, plugins
 from sapo_node.tasks.datasets import DATASETS
-from sapo_node.tasks.library import create
+from sapo_node.tasks.library import create, undisturbed
 from sapo_node.tasks.logic import has_answer
 from sapo_node.tasks.task import Task, TaskError
 
@@ -39,8 +36,7 @@ def build_task(dataset: str, config: Mapping[str, Any], seed: int) -> Task:
     if not 0 <= seed <= MAX_SEED:
         raise TaskError(f"seed {seed} of {dataset} is outside 0 to {MAX_SEED}")
     source = prepare(dataset, config)
-    # reasoning-gym sets the precision of the caller's decimal context, and one compiler prints its progress.
-    with decimal.localcontext(decimal.Context()), contextlib.redirect_stdout(io.StringIO()):
+    with undisturbed():
         for index in range(_ATTEMPTS):
             try:
                 item = source[seed + index]
