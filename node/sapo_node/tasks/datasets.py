@@ -21,7 +21,23 @@ from sapo_node.tasks.checkers.expressions import (
 )
 from sapo_node.tasks.checkers.grids import is_kakurasu, is_n_queens, is_survo, share_of_cells
 from sapo_node.tasks.checkers.plans import is_hanoi_plan, is_jugs_plan, is_shortest_path, opens_lock, share_of_boxes
+from sapo_node.tasks.grids import has_rows, is_grid_of_decimals, is_grid_of_signs
+from sapo_node.tasks.lists import (
+    has_first_numbers,
+    has_first_words,
+    is_list_of_numbers,
+    is_list_of_signs,
+    is_list_of_words,
+)
 from sapo_node.tasks.logic import follows_from_premises
+from sapo_node.tasks.rationals import (
+    has_prime_factors,
+    is_angle,
+    is_hexadecimal,
+    is_nearest_thousandth,
+    is_probability_of_heads,
+    is_value_of_variable,
+)
 from sapo_node.tasks.scorers import (
     is_calendar_answer,
     is_decimal,
@@ -33,6 +49,7 @@ from sapo_node.tasks.scorers import (
     is_text_in_any_case,
 )
 from sapo_node.tasks.task import Task, Verdict
+from sapo_node.tasks.words import has_words, has_words_in_any_case, is_palindrome, is_relation
 
 Scorer = Callable[[Task, str], Verdict]
 """Says of an answer, without blanks at its ends, whether it is correct, or which share of it is right."""
@@ -57,18 +74,34 @@ class Dataset:
 
 DATASETS: Mapping[str, Dataset] = MappingProxyType(
     {
+        "ab": Dataset("algorithmic.ab", is_list_of_signs, {"length": 11}),
         "advanced_geometry": Dataset("geometry.advanced_geometry", share_of_geometry, graded=True),
+        "aiw": Dataset("logic.aiw", is_integer, {"max_entities": 12}),
         "arc_1d": Dataset("arc.arc_1d", is_row),
+        "arc_agi": Dataset("arc.arc_agi", is_matrix, {"use_eval": False}),
         "base_conversion": Dataset("algorithmic.base_conversion", is_text_in_any_case, {"min_value": 1}),
         "basic_arithmetic": Dataset("arithmetic.basic_arithmetic", is_integer),
         "bf": Dataset("code.bf", is_text),
+        "binary_alternation": Dataset(
+            "algorithmic.binary_alternation", is_integer, {"p_solvable": 0.9, "min_n": 30, "max_n": 60}
+        ),
         "binary_matrix": Dataset("algorithmic.binary_matrix", is_matrix),
+        "bitwise_arithmetic": Dataset("arithmetic.bitwise_arithmetic", is_hexadecimal),
+        "caesar_cipher": Dataset("algorithmic.caesar_cipher", has_words_in_any_case, graded=True),
         "calendar_arithmetic": Dataset("arithmetic.calendar_arithmetic", is_calendar_answer),
         "chain_sum": Dataset("arithmetic.chain_sum", is_integer),
+        "coin_flip": Dataset("probability.coin_flip", is_probability_of_heads),
+        "color_cube_rotation": Dataset("cognition.color_cube_rotation", is_text_in_any_case),
         "complex_arithmetic": Dataset("algebra.complex_arithmetic", share_of_complex, graded=True),
+        "count_bits": Dataset("arithmetic.count_bits", is_integer, {"max_n": 2**62}),
+        "count_primes": Dataset("algorithmic.count_primes", is_integer),
         "countdown": Dataset("games.countdown", is_countdown),
         "cryptarithm": Dataset("algorithmic.cryptarithm", is_cryptarithm),
         "decimal_arithmetic": Dataset("arithmetic.decimal_arithmetic", is_decimal),
+        "decimal_chain_sum": Dataset("arithmetic.decimal_chain_sum", is_decimal),
+        "dice": Dataset("arithmetic.dice", is_simplified_fraction),
+        "emoji_mystery": Dataset("games.emoji_mystery", is_text),
+        "family_relationships": Dataset("graphs.family_relationships", is_relation, {"min_family_size": 6}),
         "fraction_simplification": Dataset("arithmetic.fraction_simplification", is_simplified_fraction),
         "futoshiki": Dataset("games.futoshiki", share_of_cells, {"max_board_size": 5}, graded=True),
         "game_of_life": Dataset(
@@ -80,22 +113,52 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
         "jugs": Dataset("algorithmic.jugs", is_jugs_plan),
         "kakurasu": Dataset("games.kakurasu", is_kakurasu),
         "knights_knaves": Dataset("logic.knights_knaves", is_knights_and_knaves, {"n_people": 3}),
+        "largest_island": Dataset("graphs.largest_island", is_integer, {"min_num_islands": 2, "min_island_size": 3}),
+        "lcm": Dataset("arithmetic.lcm", is_integer),
         "leg_counting": Dataset("arithmetic.leg_counting", is_integer),
+        "letter_counting": Dataset("algorithmic.letter_counting", is_integer, {"min_words": 40, "max_words": 80}),
+        "letter_jumble": Dataset("algorithmic.letter_jumble", has_words, graded=True),
         "list_functions": Dataset("induction.list_functions.list_functions", is_matrix, per_seed=True),
+        "manipulate_matrix": Dataset("algorithmic.manipulate_matrix", has_rows, graded=True),
+        "maze": Dataset(
+            "games.maze", is_integer, {"min_dist": 10, "max_dist": 40, "min_grid_size": 12, "max_grid_size": 20}
+        ),
         "mini_sudoku": Dataset("games.mini_sudoku", share_of_cells, graded=True),
+        "modulo_grid": Dataset("cognition.modulo_grid", is_grid_of_signs, {"max_holes": 80}),
         "n_queens": Dataset("games.n_queens", is_n_queens),
+        "needle_haystack": Dataset("cognition.needle_haystack", is_text_in_any_case),
+        "number_filtering": Dataset("algorithmic.number_filtering", is_list_of_numbers),
+        "number_format": Dataset("arithmetic.number_format", is_nearest_thousandth),
+        "number_sequence": Dataset("cognition.number_sequences", is_integer),
+        "number_sorting": Dataset("algorithmic.number_sorting", has_first_numbers, graded=True),
+        "palindrome_generation": Dataset("algorithmic.palindrome_generation", is_palindrome),
+        "path_star": Dataset("graphs.path_star", is_list_of_numbers),
         "polynomial_multiplication": Dataset("algebra.polynomial_multiplication", is_product),
+        "pool_matrix": Dataset("algorithmic.pool_matrix", is_grid_of_decimals, {"min_pool_size": 2}),
+        "prime_factorization": Dataset("arithmetic.prime_factorization", has_prime_factors),
         "products": Dataset("arithmetic.products", is_integer),
         "propositional_logic": Dataset("logic.propositional_logic", follows_from_premises),
         "quantum_lock": Dataset("graphs.quantum_lock", opens_lock, {"difficulty": 7}),
+        "rearc": Dataset("arc.rearc", is_matrix),
+        "rectangle_count": Dataset("cognition.rectangle_count", is_integer),
+        "rotate_matrix": Dataset("algorithmic.rotate_matrix", is_matrix, {"min_rotations": 1, "max_rotations": 3}),
+        "rotten_oranges": Dataset("algorithmic.rotten_oranges", is_integer, {"p_oranges": 0.97, "p_rotten": 0.01}),
         "shortest_path": Dataset(
             "graphs.shortest_path", is_shortest_path, {"p_blocked": 0.25, "min_rows": 6, "min_cols": 6}
         ),
+        "simple_equations": Dataset("algebra.simple_equations", is_value_of_variable),
+        "simple_geometry": Dataset("geometry.simple_geometry", is_angle),
         "simple_integration": Dataset("algebra.simple_integration", is_antiderivative),
         "sokoban": Dataset(
             "games.sokoban", share_of_boxes, {"max_w": 7, "max_h": 7, "min_boxes": 3, "max_boxes": 3}, graded=True
         ),
         "spell_backward": Dataset("algorithmic.spell_backward", is_text_in_any_case),
+        "spiral_matrix": Dataset("algorithmic.spiral_matrix", is_list_of_numbers),
+        "string_manipulation": Dataset(
+            "algorithmic.string_manipulation", is_text, {"min_string_length": 15, "max_string_length": 30}
+        ),
+        "string_splitting": Dataset("algorithmic.string_splitting", is_list_of_numbers),
+        "string_synthesis": Dataset("algorithmic.string_synthesis", is_list_of_numbers),
         "sudoku": Dataset("games.sudoku", share_of_cells, graded=True),
         "survo": Dataset("games.survo", is_survo),
         "time_intervals": Dataset(
@@ -104,6 +167,8 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
             {"task_types": ["time", "time_seconds", "date", "datetime", "datetime_tz"]},
         ),
         "tower_of_hanoi": Dataset("games.tower_of_hanoi", is_hanoi_plan, {"max_disks": 5}),
+        "word_sequence_reversal": Dataset("algorithmic.word_sequence_reversal", is_list_of_words),
+        "word_sorting": Dataset("algorithmic.word_sorting", has_first_words, graded=True),
     }
 )
 """The datasets of reasoning-gym that a manifest may name. Their items are identical on every machine."""

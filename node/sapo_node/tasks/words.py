@@ -1,0 +1,51 @@
+"""Scorers of words: palindromes, family relations, and texts of which a share may be right."""
+
+import re
+from fractions import Fraction
+from string import ascii_lowercase, ascii_uppercase
+
+from sapo_node.tasks.scorers import is_text_in_any_case
+from sapo_node.tasks.task import Task
+
+_BETWEEN_LETTERS = re.compile(r"[ \n,'\"-]", re.ASCII)
+
+
+def is_palindrome(task: Task, answer: str) -> bool:
+    """Return whether the answer reads the same backwards and has the letters of the reference, which are the prompt's.
+
+    Blanks, commas, hyphens and quotes between the letters do not count.
+    """
+    letters = _BETWEEN_LETTERS.sub("", answer).lower()
+    return answer.isascii() and letters == letters[::-1] and sorted(letters) == sorted(task.answer)
+
+
+_CHILDREN_IN_LAW = {"son-in-law", "daughter-in-law"}
+
+
+def is_relation(task: Task, answer: str) -> bool:
+    """Return whether the answer is the same relation in any case.
+
+    Where the reference is a parent-in-law, the prompt asks for the opposite relation: then either child-in-law is
+    correct too, since the prompt does not tell the gender.
+    """
+    if task.answer.endswith("-in-law") and answer.lower().replace(" ", "-") in _CHILDREN_IN_LAW:
+        return True
+    return is_text_in_any_case(task, answer.replace(" ", "-"))
+
+
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def has_words_in_any_case(task: Task, answer: str) -> Fraction:
+    """Return the share of words that stand in their place, whatever the case of ASCII letters."""
+    return _share(answer.translate(_LOWER).split(), task.answer.translate(_LOWER).split())
+
+
+def has_words(task: Task, answer: str) -> Fraction:
+    """Return the share of words that stand in their place."""
+    return _share(answer.split(), task.answer.split())
+
+
+def _share(given: list[str], expected: list[str]) -> Fraction:
+    right = sum(one == other for one, other in zip(given, expected, strict=False))
+    return Fraction(right, max(len(given), len(expected), 1))
