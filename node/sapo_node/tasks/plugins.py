@@ -52,6 +52,17 @@ def datasets() -> list[str]:
     return sorted(_points())
 
 
+def package_of(dataset: str) -> str:
+    """Return the name of the package that defines a dataset; of several, all names."""
+    return ", ".join(sorted(point.dist.name for point in _points()[dataset] if point.dist))
+
+
+def forget() -> None:
+    """Have the next call look for the installed packages anew, because `sys.path` has changed."""
+    _points.cache_clear()
+    of.cache_clear()
+
+
 def example(dataset: str, prompt: str, answer: str) -> str:
     """Return the worked example of a dataset's own function; empty if its module has none."""
     write = getattr(of(dataset), "example", None)

@@ -32,9 +32,7 @@ def score(task: Task, completion: str, levels: int = 1) -> int:
     returns no verdict or lacks what it needs.
     """
     answer = extract_answer(completion)
-    if answer is None or not 0 < len(answer) <= min(MAX_ANSWER, 4 * len(task.answer) + 64):
-        return 0
-    if _FORBIDDEN.search(answer):
+    if refusal(task, answer) or answer is None:
         return 0
     answer = answer.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
     best: Verdict = False
@@ -43,6 +41,20 @@ def score(task: Task, completion: str, levels: int = 1) -> int:
         if best == 1:
             break
     return math.floor(levels * best)
+
+
+def refusal(task: Task, answer: str | None) -> str:
+    """Return why no scorer is asked about an answer (ANS-1), for people; empty if one is asked."""
+    most = min(MAX_ANSWER, 4 * len(task.answer) + 64)
+    if answer is None:
+        return "the completion has no <answer> and </answer>"
+    if not answer:
+        return "there is nothing between the tags"
+    if len(answer) > most:
+        return f"it has {len(answer):,} characters; at most {most:,} are read for this reference answer"
+    if found := _FORBIDDEN.search(answer):
+        return f"it has the character U+{ord(found[0]):04X}, which no answer may have"
+    return ""
 
 
 def _verdict(task: Task, answer: str) -> Verdict:

@@ -39,15 +39,10 @@ def package(tmp_path_factory):
 def installed(package, monkeypatch):
     """The package can be imported, by this process and by a sandbox that it starts."""
     monkeypatch.syspath_prepend(package)
-    forget_plugins()
+    plugins.forget()
     yield
-    forget_plugins()
+    plugins.forget()
     sys.modules.pop("sapo_postfix", None)
-
-
-def forget_plugins():
-    plugins._points.cache_clear()
-    plugins.of.cache_clear()
 
 
 def earned(answer, seed=7):
@@ -91,7 +86,7 @@ async def test_without_the_package_a_node_says_what_it_lacks(sandbox):
 
 def test_an_item_is_the_same_whenever_it_is_built(installed):
     items = [build_task(NAME, CONFIG, seed) for seed in range(50)]
-    forget_plugins()
+    plugins.forget()
     assert items == [build_task(NAME, CONFIG, seed) for seed in range(50)]
     assert len({each.prompt for each in items}) > 10
 

@@ -1,0 +1,32 @@
+"""Lists the datasets that this machine can build: of reasoning-gym, of the wire spec, and of installed packages."""
+
+from dataclasses import dataclass
+
+from sapo_node.tasks import interop, plugins
+from sapo_node.tasks.datasets import DATASETS, scorer_of
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One dataset of the catalogue."""
+
+    dataset: str
+    """The name that `build_task` and a manifest take."""
+    answer: str
+    """What a correct answer is, in a few words; empty for a dataset of another package, whose module decides."""
+    graded: bool | None
+    """True if its scorer gives shares; None for a dataset of another package."""
+    source: str
+    """`reasoning-gym`, `wire spec`, or the package that defines it."""
+
+
+def catalogue() -> list[Entry]:
+    """Return the datasets that can be built here, by source and name. This imports none of them."""
+    borrowed = [Entry(name, _phrase(name), DATASETS[name].graded, "reasoning-gym") for name in sorted(DATASETS)]
+    own = [Entry(name, _phrase(name), False, "wire spec") for name in sorted(interop.DATASETS)]
+    return [*borrowed, *own, *(Entry(name, "", None, plugins.package_of(name)) for name in plugins.datasets())]
+
+
+def _phrase(dataset: str) -> str:
+    """`calendar answer` for the scorer is_calendar_answer."""
+    return scorer_of(dataset).__name__.removeprefix("is_").replace("_", " ")
