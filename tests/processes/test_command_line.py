@@ -28,10 +28,11 @@ from sapo_node.storage.keys import create_key
 from sapo_protocol import load_manifest
 
 COMMANDS = [
-    *(name for name in cli.list_commands(None) if name not in {"model", "peers", "rollouts", "state"}),
+    *(name for name in cli.list_commands(None) if name not in {"model", "peers", "rollouts", "state", "task"}),
     *("model fetch", "model eval", "model export"),
     *("peers show", "peers trust", "peers untrust", "peers ban", "peers unban"),
     *("rollouts export", "rollouts verify", "rollouts push", "state backup", "state restore"),
+    *("task list", "task show", "task check", "task file"),
 ]
 """All but `model chat`, whose answers are for people."""
 

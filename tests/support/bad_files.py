@@ -56,7 +56,7 @@ MANIFESTS = {
     "x_type": ('predecessor = ""', "x = 3"),
     "float": ("min_digits = 2", "min_digits = 2.5"),
     "weight": ("weight = 1", "weight = 0"),
-    "scorer": ("scorer = 1", "scorer = 0"),
+    "scorer": ("scorer = 2", "scorer = 0"),
     "dataset": ('"products"', '""'),
     "plugin": ('"products"', '"somebody.riddles"'),
     "bidi_dataset": ('"products"', '"\\u202Estcudorp"'),

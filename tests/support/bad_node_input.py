@@ -74,6 +74,20 @@ keygen --key dangling                       | 1 | dangling & exists|link
 keygen --passphrase --key new/k             | 1 | passphrase & terminal
 keygen new/k                                | 2 | unexpected extra argument
 
+# Tasks
+task show chain_summ                        | 1 | no dataset 'chain_summ' & did you mean chain_sum & path of its file
+task show nothing-like-it                   | 1 | task list
+task show place/own.py                      | 1 | no file place/own.py & Python file
+task show chain_sum --seed -1               | 2 | seed
+task show chain_sum --levels 256            | 2 | levels & 255
+task show chain_sum --config "max = "       | 1 | --config is not valid TOML & --config 'max = 9
+task show chain_sum --config "[1]"          | 1 | --config is & max = 9
+task show chain_sum --config "min_terms = 9" | 1 | max_terms must be >= min_terms
+task show interop_sum                       | 1 | give exactly max = 1 to 1000000
+task show chain_sum --swarm interop         | 1 | 'interop' has no task 'chain_sum' & 'interop_sum'
+task show own.py --swarm interop            | 1 | own.py & leave out --swarm
+task check chain_sum --items 0              | 2 | items
+
 # The swarm, as every command reads it.
 manifest nowhere                            | 1 | no manifest 'nowhere' & starter & path of a TOML file
 manifest place                              | 1 | place & {is-folder}

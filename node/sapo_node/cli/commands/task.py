@@ -1,138 +1,206 @@
-"""Tasks: `task file`."""
+"""Show and check tasks: `task list`, `task show`, `task check`, `task file`."""
 
-import re
-from pathlib import Path
-from typing import Any
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 
 import click
+import trio
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
-from sapo_node.app.config import Config
 from sapo_node.cli.commands.group import Group
-from sapo_node.cli.commands.options import PATH, SectionedCommand, as_json, option, settings, stderr
-from sapo_node.cli.terminal import say, say_json
-from sapo_node.storage.row_files import Checked, check, place_of, store
-from sapo_node.tasks import DATASETS, SCORER_VERSION
-from sapo_node.tasks.interop import DATASETS as INTEROP
-from sapo_node.tasks.row_scorers import ROW_SCORERS
-from sapo_node.tasks.rows import split
-from sapo_protocol import AnswerKind, LocalError
-from sapo_protocol.limits import MAX_DATASET_BYTES, MAX_ORIGIN_BYTES
-from sapo_protocol.printable import printable
-from sapo_protocol.toml import toml_value
+from sapo_node.cli.commands.options import SectionedCommand, as_json, option, stderr
+from sapo_node.cli.commands.task_file import file_
+from sapo_node.cli.tasks.check import Finding, Outcome
+from sapo_node.cli.tasks.check import check as findings_of
+from sapo_node.cli.tasks.chosen import Chosen, chosen
+from sapo_node.cli.tasks.show import View, view
+from sapo_node.cli.terminal import Terminal, say_json
+from sapo_node.groups.prompt import MAX_EXAMPLES
+from sapo_node.tasks import catalogue
+from sapo_node.tasks.build import MAX_SEED
+from sapo_protocol import load_manifest, shipped_manifests
+from sapo_protocol.limits import MAX_LEVELS
 
-_NAME = re.compile(rf"[a-z0-9_-]{{1,{MAX_DATASET_BYTES}}}", re.ASCII)
-_MOST_BY_A_CONSTANT = 0.15
-"""Share of the rows above which a notice tells that one answer is correct too often."""
+_OUTCOMES = {Outcome.PASSED: ("✓", "green"), Outcome.FAILED: ("✗", "bold red"), Outcome.SKIPPED: ("·", "yellow")}
+_NAME = 16
+"""Columns of the first column of `show` and `check`."""
 
 
-@click.group(cls=Group, short_help="the tasks of a swarm")
+@click.group(cls=Group, short_help="the tasks of a swarm, and your own")
 def task() -> None:
-    """Check a file of prompts and answers, and make a task of it.
+    """Look at tasks, and check one of your own before a swarm uses it.
 
     \b
+    sapo-node task list
+    sapo-node task show chain_sum --config 'max_terms = 2' --answer 12
+    sapo-node task show chain_sum --swarm starter
+    sapo-node task check ./my_task.py --config 'max = 9' --levels 7
     sapo-node task file problems.jsonl --scorer number
+
+    docs/extend/adding-a-task.md explains how to write one.
     """  # noqa: D301 - click reads the backspace
 
 
-@task.command("file", cls=SectionedCommand)
-@click.argument("data", type=PATH)
-@option(
-    "--scorer",
-    type=click.Choice([str(kind) for kind in ROW_SCORERS]),
-    required=True,
-    help="How an answer is compared with the reference.",
+_CONFIG = option("--config", metavar="TOML|JSON", help="Its configuration, as in 'max = 9'. Without it: the defaults.")
+_SWARM = option("--swarm", metavar="NAME|FILE", help="Take configuration and levels from the manifest of this swarm.")
+_LEVELS = option(
+    "--levels", type=click.IntRange(1, MAX_LEVELS), help="Level of a correct answer. Without it: 1, or of the swarm."
 )
-@option("--name", help="The name of the task.  [default: that of the file]")
-@option("--origin", default="", metavar="TEXT", help="Where others get the file: an address, or how they make it.")
-@settings("state")
+
+
+@task.command("list", cls=SectionedCommand)
 @as_json
-def file_(config: Config, data: Path, *, scorer: str, name: str | None, origin: str, json_output: bool) -> None:
-    """Check the file DATA, keep a copy of its rows, and print the lines for a manifest.
-
-    A line of DATA is a JSON object with the texts `prompt` and `answer`; a question with choices has `choices`, too, a
-    list of texts. Other keys are left out. A node needs this copy to join a swarm whose manifest names it. The manifest
-    has the SHA-256 of the copy, so every node can make the copy from the same rows.
-
-    Rows with the same prompt count as one. About one row of 16 is held out: no round assigns it.
+def list_tasks(*, json_output: bool) -> None:
+    """List every data set that this machine can build: of reasoning-gym, of the wire spec, and of installed packages.
 
     \b
-    sapo-node task file problems.jsonl --scorer number --origin https://example.org/problems.jsonl
+    answer   what the scorer accepts
+    graded   the scorer gives shares, so that a manifest may give the task more than one level
+    swarms   the shipped swarms that have the task
     """  # noqa: D301 - click reads the backspace
-    name = _checked_name(name if name is not None else _name_of(data))
-    if len(origin.encode()) > MAX_ORIGIN_BYTES:
-        raise LocalError(f"--origin has more than {MAX_ORIGIN_BYTES} bytes")
-    answers, found = AnswerKind(scorer), Checked()
-    digest = store(check(data, answers, found), config.task_files)
-    source = {"file": digest, "rows": found.rows, "answers": scorer, **({"origin": origin} if origin else {})}
-    notices = _notices(found)
+    swarms = {name: {spec.dataset for spec in load_manifest(name).tasks} for name in shipped_manifests()}
+    rows = [(entry, [name for name, tasks in swarms.items() if entry.dataset in tasks]) for entry in catalogue()]
     if json_output:
-        say_json({"task": name, "source": source, "copy": str(place_of(config.task_files, digest)), **_facts(found)})
+        say_json([asdict(entry) | {"swarms": names} for entry, names in rows])
         return
-    say(_toml(name, source))
-    for line in (_summary(found), *notices, f"the copy is {place_of(config.task_files, digest)}"):
-        stderr.print(line, highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("dataset", min_width=max(len(entry.dataset) for entry, _ in rows))
+    for column in ("answer", "graded", "swarms"):
+        table.add_column(column)
+    source = ""
+    for entry, names in rows:
+        if entry.source != source:
+            source = entry.source
+            table.add_section()
+            table.add_row(Text(f"of {source}", "bold"))
+        graded = "?" if entry.graded is None else "yes" if entry.graded else ""
+        table.add_row(entry.dataset, entry.answer or "its module decides", graded, ", ".join(names))
+    Terminal().print(table)
 
 
-def _name_of(data: Path) -> str:
-    return re.sub(r"[^a-z0-9_-]", "_", data.name.partition(".")[0].lower())[:MAX_DATASET_BYTES]
+@task.command(cls=SectionedCommand)
+@click.argument("named", metavar="DATASET|FILE.py")
+@_CONFIG
+@_SWARM
+@_LEVELS
+@option("--seed", type=click.IntRange(0, MAX_SEED), default=1, help="The item.")
+@option("--examples", type=click.IntRange(0, MAX_EXAMPLES), default=1, help="Worked examples before the prompt.")
+@option("--answer", metavar="TEXT", help="Say what this answer earns, and why: the text between the tags, or all.")
+@as_json
+def show(
+    named: str,
+    *,
+    config: str | None,
+    swarm: str | None,
+    levels: int | None,
+    seed: int,
+    examples: int,
+    answer: str | None,
+    json_output: bool,
+) -> None:
+    """Show an item as a model sees it: system prompt, worked examples, prompt. Then the reference answer, other forms
+    of it that are accepted, and what an answer of yours earns.
+
+    \b
+    sapo-node task show products
+    sapo-node task show products --swarm starter --seed 5 --answer '**1,024**'
+    sapo-node task show ./my_task.py --config 'max = 9' --levels 7 --answer 'x x +'
+    """  # noqa: D301 - click reads the backspace
+    with chosen(named, config, swarm, levels) as found:
+        shown = view(found, seed, examples, answer)
+    if json_output:
+        say_json(asdict(shown))
+        return
+    terminal = Terminal()
+    for line in _lines(shown):
+        terminal.print(line)
 
 
-def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise LocalError(f"--name {name!r}: give 1 to {MAX_DATASET_BYTES} of a-z, 0-9, _ and -")
-    if name in DATASETS.keys() | INTEROP:
-        raise LocalError(f"--name {name}: this is a dataset of the catalogue; give another name")
-    return name
+def _lines(shown: View) -> Iterator[RenderableType]:
+    """Yield each part of the view under its title."""
+    of = shown.task
+    levels = "1 level" if of.levels == 1 else f"{of.levels} levels"
+    yield Text.assemble((of.dataset, "bold"), f", seed {shown.seed}, {levels}, configuration {json.dumps(of.config)}\n")
+    for message in shown.messages:
+        yield _part(message["role"], message["content"])
+    yield _part("reference", shown.answer)
+    if shown.earned < of.levels:
+        yield _part("", f"it earns level {shown.earned} of {of.levels}: the dataset's own answer is incorrect here")
+    for number, form in enumerate(shown.forms):
+        yield _part("" if number else "also accepted", form)
+    if shown.given:
+        yield _part("your answer", shown.given.text)
+        yield _part("", f"earns level {shown.given.level} of {of.levels}: {shown.given.reason}")
 
 
-def _toml(name: str, source: dict[str, Any]) -> str:
-    lines = [
-        "[[tasks]]",
-        f"dataset = {toml_value(name)}",
-        "config = {}",
-        "weight = 1",
-        f"scorer = {SCORER_VERSION}",
-        "",
-        "[tasks.source]",
-        *(f"{key} = {toml_value(value)}" for key, value in source.items()),
-    ]
-    return "\n".join(lines)
+def _part(title: str, text: str) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=_NAME)
+    table.add_column()
+    table.add_row(Text(title, "bold"), Text(text))
+    return table
 
 
-def _facts(found: Checked) -> dict[str, Any]:
-    parts, (answer, share) = split(found.marks), found.constant
-    return {
-        "duplicates": found.duplicates,
-        "contradictions": found.contradictions,
-        "assigned": len(parts.assigned),
-        "held_out": len(parts.held_out),
-        "examples": len(parts.examples),
-        "constant": {"answer": answer, "share": share},
-        "longest_prompt": found.longest_prompt,
-        "longest_answer": found.longest_answer,
-    }
+@task.command(cls=SectionedCommand)
+@click.argument("named", metavar="DATASET|FILE.py")
+@_CONFIG
+@_SWARM
+@_LEVELS
+@option("--items", type=click.IntRange(20, 10_000), default=200, help="Items to build.")
+@as_json
+def check(
+    named: str, *, config: str | None, swarm: str | None, levels: int | None, items: int, json_output: bool
+) -> None:
+    """Check a task as a swarm will use it. The exit code is 1 if a check fails.
+
+    \b
+    items              every seed gives an item, and every answer a verdict
+    lengths, speed     prompts, references and examples are short, items and answers quick
+    reference          the reference answer earns the highest level
+    hostile answers    code, foreign digits and floods of one sign are never correct, and are scored in bounded time
+    constant answers   no answer that needs no knowledge of the item earns more than .15 on average
+    again, in reverse order, python3.12 and others
+                       items and rewards are the same in another process with another hash seed, in another order,
+                       and with the other versions of Python on this machine that have sapo-node
+    sandbox            the task runs confined, where no module can be imported and no file opened
+
+    \b
+    sapo-node task check chain_sum
+    sapo-node task check ./my_task.py --config 'max = 9' --levels 7
+    """  # noqa: D301 - click reads the backspace
+    with chosen(named, config, swarm, levels) as found:
+        trio.run(partial(_check, found, items, json_output=json_output))
 
 
-def _summary(found: Checked) -> str:
-    facts = _facts(found)
-    answer, share = found.constant
-    return (
-        f"{found.rows:,} rows: {facts['assigned']:,} are assigned, {facts['held_out']:,} held out, "
-        f"{facts['examples']:,} for worked examples; the longest prompt has {found.longest_prompt:,} characters, the "
-        f"longest answer {found.longest_answer:,}; the best constant answer, {printable(answer)[:40]}, is correct in "
-        f"{share:.1%}"
-    )
+async def _check(found: Chosen, items: int, *, json_output: bool) -> None:
+    findings: list[Finding] = []
+    with stderr.status("starting") as status:
+        async for finding in findings_of(found, items, status.update):
+            findings.append(finding)
+            if not json_output:
+                Terminal().print(_rows([finding]))
+    if json_output:
+        say_json([asdict(finding) for finding in findings])
+    if any(finding.outcome is Outcome.FAILED for finding in findings):
+        raise click.exceptions.Exit(1)
 
 
-def _notices(found: Checked) -> list[str]:
-    notices = []
-    if found.duplicates:
-        notices.append(
-            f"{found.duplicates:,} lines were left out, because an earlier line has the same prompt; "
-            f"{found.contradictions:,} of them have another answer"
-        )
-    if found.constant[1] > _MOST_BY_A_CONSTANT:
-        notices.append(
-            f"one answer is correct in more than {_MOST_BY_A_CONSTANT:.0%} of the rows: models will learn it"
-        )
-    return notices
+def _rows(findings: Sequence[Finding]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(width=_NAME)
+    table.add_column()
+    for finding in findings:
+        mark, style = _OUTCOMES[finding.outcome]
+        said = Text(finding.text)
+        if finding.advice:
+            said.append(f"\n{finding.advice}", "yellow")
+        table.add_row(Text(mark, style), Text(finding.check, "bold"), said)
+    return table
+
+
+task.add_command(file_)

@@ -1,0 +1,1 @@
+"""Shows and checks tasks, for people who write tasks or choose those of a swarm."""
