@@ -109,7 +109,7 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
         ),
         "graph_color": Dataset("algorithmic.graph_color", is_coloring, {"edge_probability": 0.25}),
         "group_anagrams": Dataset("algorithmic.group_anagrams", share_of_groups, graded=True),
-        "gsm_symbolic": Dataset("arithmetic.gsm_symbolic.gsm_symbolic", is_integer, per_seed=True),
+        "gsm_symbolic": Dataset("arithmetic.gsm_symbolic.gsm_symbolic", is_decimal, per_seed=True),
         "jugs": Dataset("algorithmic.jugs", is_jugs_plan),
         "kakurasu": Dataset("games.kakurasu", is_kakurasu),
         "knights_knaves": Dataset("logic.knights_knaves", is_knights_and_knaves, {"n_people": 3}),
@@ -166,7 +166,7 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
             is_duration,
             {"task_types": ["time", "time_seconds", "date", "datetime", "datetime_tz"]},
         ),
-        "tower_of_hanoi": Dataset("games.tower_of_hanoi", is_hanoi_plan, {"max_disks": 5}),
+        "tower_of_hanoi": Dataset("games.tower_of_hanoi", is_hanoi_plan, {"max_disks": 5, "max_pegs": 5}),
         "word_sequence_reversal": Dataset("algorithmic.word_sequence_reversal", is_list_of_words),
         "word_sorting": Dataset("algorithmic.word_sorting", has_first_words, graded=True),
     }
