@@ -1,4 +1,4 @@
-"""Cases of kind `answer`: whether a completion is correct (ANS-1 to ANS-3)."""
+"""Cases of kind `answer`: whether a completion is correct (ANS-1 to ANS-4)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -48,6 +48,8 @@ def cases() -> Iterable[Case]:
     yield from _numbers()
     yield from _refused_numbers()
     yield from _texts()
+    yield from _wrappers()
+    yield from _refused_wrappers()
 
 
 def _passes(name: str, rule: str, task: Task, completion: str, note: str = "") -> Case:
@@ -72,6 +74,13 @@ def _tags() -> Iterator[Case]:
         "a closing before the first opening": "</answer><answer>14</answer>",
         "an answer after special tokens": "<|endoftext|><answer>14</answer>",
         "a null character outside the answer": "\0<answer>14</answer>\0",
+        "two closings": "<answer>14</answer></answer>",
+        "two pairs of tags one in the other": "<answer><answer>14</answer></answer>",
+        "a closing after the whole answer": "<answer>14</answer> or 15</answer>",
+        "capital letters in the tags": "<ANSWER>14</Answer>",
+        "a blank in the opening": "<answer >14</answer>",
+        "a blank in the closing": "<answer>14</answer >",
+        "each kind of blank in the tags": "<answer \t>14</answer\r\n>",
     }
     for name, completion in completions.items():
         yield _passes(name, "ANS-1", SUM, completion)
@@ -87,11 +96,11 @@ def _refused_tags() -> Iterator[Case]:
         "a closing before the opening": "</answer>14<answer>",
         "the first of two answers": "<answer>14</answer> no, <answer>15</answer>",
         "the outer of two nested openings": "<answer>14<answer>15</answer>",
-        "two closings": "<answer>14</answer></answer>",
         "a last answer that is empty": "<answer>14</answer><answer></answer>",
-        "capital letters in the tags": "<ANSWER>14</ANSWER>",
-        "a blank in the opening": "<answer >14</answer>",
-        "a blank in the closing": "<answer>14</answer >",
+        "a later answer in other tags": "<answer>14</answer><ANSWER>15</ANSWER >",
+        "a blank before the name of a tag": "< answer>14</ answer>",
+        "a no-break space in a tag": "<answer\u00a0>14</answer\u00a0>",
+        "a long s in a tag": "<an\u017fwer>14</an\u017fwer>",
         "an attribute in the opening": '<answer id="1">14</answer>',
         "two openings and no closing": "<answer>14<answer>",
         "tags in another shape of letters": "\uff1canswer\uff1e14\uff1c/answer\uff1e",
@@ -99,8 +108,6 @@ def _refused_tags() -> Iterator[Case]:
     }
     for name, completion in completions.items():
         yield _refused(name, "ANS-1", SUM, completion)
-    note = "What follows the last opening before the last closing is 14</answer>, which is no number."
-    yield _refused("a closing after the whole answer", "ANS-1", SUM, "<answer>14</answer> or 15</answer>", note)
 
 
 def _blanks() -> Iterator[Case]:
@@ -143,8 +150,22 @@ def _numbers() -> Iterator[Case]:
     numbers = {"leading zeros": "0014", "a plus sign": "+14", "a plus sign and leading zeros": "+0014"}
     for name, number in numbers.items():
         yield _passes(name, "ANS-2", SUM, _tagged(number))
-    for name, number in {"minus zero": "-0", "plus zero": "+0", "many zeros": "000"}.items():
+    numbers = {
+        "a blank after the sign": "+ 14",
+        "a decimal point": "14.0",
+        "many zeros behind the point": "14.000000",
+        "a decimal point and no more": "14.",
+    }
+    for name, number in numbers.items():
+        yield _passes(name, "ANS-2", SUM, _tagged(number))
+    zeros = {"minus zero": "-0", "plus zero": "+0", "many zeros": "000", "a typographical minus": "\u22120"}
+    for name, number in zeros.items():
         yield _passes(name, "ANS-2", ZERO, _tagged(number))
+    groups = f"{int(LONG.answer):,}"
+    separators = {"commas": ",", "blanks": " ", "commas in braces": "{,}"}
+    for name, separator in separators.items():
+        yield _passes(f"{name} between groups", "ANS-2", LONG, _tagged(groups.replace(",", separator)))
+    yield _passes("commas between groups and a point", "ANS-2", LONG, _tagged(f"+ {groups}.00"))
     yield _passes("the largest of three", "ANS-2", LARGEST, _tagged("70"))
 
 
@@ -155,12 +176,13 @@ def _refused_numbers() -> Iterator[Case]:
         "a minus sign alone": "-",
         "two signs": "++14",
         "two minus signs": "--14",
-        "a blank after the sign": "+ 14",
+        "two blanks after the sign": "+  14",
         "a blank between digits": "1 4",
         "a line feed between digits": "1\n4",
-        "a typographical minus": "\u221214",
-        "a decimal point": "14.0",
-        "a decimal point and no more": "14.",
+        "a typographical minus before another number": "\u221214",
+        "a digit behind the point": "14.01",
+        "two points": "14..",
+        "zero and a comma and the number": "0,014",
         "an exponent": "14e0",
         "hexadecimal": "0xe",
         "binary": "0b1110",
@@ -168,7 +190,6 @@ def _refused_numbers() -> Iterator[Case]:
         "a comma between digits": "1,4",
         "a sum": "5 + 9",
         "an equation": "5 + 9 = 14",
-        "a full stop after the number": "14 .",
         "a unit": "14 apples",
         "two numbers": "14 14",
         "a number in words": "fourteen",
@@ -178,10 +199,19 @@ def _refused_numbers() -> Iterator[Case]:
         "a superscript": "1\u2074",
         "a roman numeral": "\u216a",
         "markup around the number": "<b>14</b>",
-        "dollar signs around the number": "$14$",
     }
     for name, number in numbers.items():
         yield _refused(name, "ANS-2", SUM, _tagged(number))
+    groups = f"{int(LONG.answer):,}"
+    wrong = {
+        "groups behind two kinds of separators": groups.replace(",", " ", 1),
+        "a group of four digits": groups[:-4].replace(",", "") + groups[-4:],
+        "a group of two digits": groups[:-1],
+        "a tab between groups": groups.replace(",", "\t", 1),
+        "a no-break space between groups": groups.replace(",", "\u00a0"),
+    }
+    for name, number in wrong.items():
+        yield _refused(name, "ANS-1" if "\u00a0" in number else "ANS-2", LONG, _tagged(number))
     note = "In floating point they are equal."
     near = f"{LONG.answer}.0000000000000000000001"
     yield _refused("a number a little larger", "ANS-2", LONG, _tagged(near), note)
@@ -206,8 +236,8 @@ def _texts() -> Iterator[Case]:
         "a letter more": "okk",
         "a letter less": "o",
         "a blank between letters": "o k",
-        "quotes around the word": '"ok"',
-        "a full stop after the word": "ok.",
+        "a quote before the word": '"ok',
+        "two full stops after the word": "ok..",
         "fullwidth letters": "\uff4f\uff4b",
         "a kelvin sign": "o\u212a",
         "a cyrillic letter": "\u043ek",
@@ -216,3 +246,88 @@ def _texts() -> Iterator[Case]:
     }
     for name, answer in texts.items():
         yield _refused(name, "ANS-3", WORD, _tagged(answer))
+
+
+WRAPPED = {
+    "an equals sign": "= X",
+    "the answer is": "The answer is X",
+    "the answer is and a colon": "the Final Answer is: X",
+    "the answer is and a line feed": "the correct answer is\nX",
+    "a label and a colon": "Answer: X",
+    "a bold label and a colon": "**Answer:** X",
+    "a bold label before a colon": "**Final answer**: X",
+    "a bold label with a verb": "**The answer is:** X",
+    "a bold label and a bold value": "**Answer:** **X**",
+    "a fence": "```\nX\n```",
+    "a fence with a language": "```text\nX\n```",
+    "a fence with a language in capitals": "``` JSON \r\nX\r\n```",
+    "a fence on one line": "```X```",
+    "backticks": "`X`",
+    "two asterisks": "**X**",
+    "two underscores": "__X__",
+    "an asterisk": "*X*",
+    "an underscore": "_X_",
+    "three asterisks": "***X***",
+    "two dollar signs": "$$X$$",
+    "a dollar sign": "$ X $",
+    "round latex brackets": "\\(X\\)",
+    "square latex brackets": "\\[\nX\n\\]",
+    "a box": "\\boxed{X}",
+    "latex text": "\\text{X}",
+    "bold latex text": "\\textbf{X}",
+    "bold latex mathematics": "\\mathbf{X}",
+    "roman latex mathematics": "\\mathrm{X}",
+    "quotes": '"X"',
+    "single quotes": "'X'",
+    "typographic quotes": "\u201cX\u201d",
+    "typographic single quotes": "\u2018X\u2019",
+    "low and high quotes": "\u201eX\u201c",
+    "angle quotes": "\u00abX\u00bb",
+    "a period": "X.",
+    "a period after a blank": "X .",
+    "quotes before a period": '"X".',
+    "a period before quotes": '"X."',
+    "four wrappers": "**The answer is $X$.**",
+    "four equal wrappers": "\"\"\"\"X\"\"\"\"",
+}
+"""X stands for the value."""
+
+
+def _wrappers() -> Iterator[Case]:
+    for name, wrapper in WRAPPED.items():
+        yield _passes(f"{name} around a number", "ANS-4", SUM, _tagged(wrapper.replace("X", "14")))
+        yield _passes(f"{name} around a text", "ANS-4", WORD, _tagged(wrapper.replace("X", "ok")))
+
+
+def _refused_wrappers() -> Iterator[Case]:
+    answers = {
+        "five wrappers": "**The answer is $`X`$.**",
+        "a wrong value in a wrapper": "**Y**",
+        "two values in bold": "**X** or **Y**",
+        "two values in quotes": '"X" or "Y"',
+        "two boxes": "\\boxed{X} \\boxed{Y}",
+        "two values behind a label": "The answer is X or Y",
+        "a value before the equals sign": "Y = X",
+        "a fence that is not closed": "```\nX",
+        "a fence with another word": "```Y\nX\n```",
+        "a language and no fence": "text\nX",
+        "a fence with a language and no line feed": "```textX```",
+        "a language with a kelvin sign": "```mar\u212adown\nX\n```",
+        "a label without a verb": "answer X",
+        "a label and no blank": "The answer isX",
+        "another label": "The result is X",
+        "a label with a long s": "An\u017fwer: X",
+        "quotes that do not match": "\"X'",
+        "a dollar sign before the value": "$X",
+        "a box without its end": "\\boxed{X",
+        "capital letters in a command": "\\BOXED{X}",
+        "round brackets": "(X)",
+        "three periods": "X...",
+        "a zero width space in a wrapper": "**X\u200b**",
+    }
+    for name, answer in answers.items():
+        for task, wrong, kind in ((SUM, "15", "number"), (WORD, "ko", "text")):
+            filled = answer.replace("X", task.answer).replace("Y", wrong)
+            yield _refused(f"{name} for a {kind}", "ANS-4", task, _tagged(filled))
+    yield _refused("a pair of quotes and nothing in it", "ANS-4", WORD, _tagged('""'))
+    yield _refused("five equal wrappers", "ANS-4", WORD, _tagged('"""""ok"""""'))

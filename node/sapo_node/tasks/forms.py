@@ -63,7 +63,8 @@ def _unwrapped(text: str) -> str:
 
 def _without_language(text: str) -> str:
     first, line_feed, rest = text.partition("\n")
-    return rest if line_feed and first.strip(BLANKS).lower() in _LANGUAGES else text
+    named = first.isascii() and first.strip(BLANKS).lower() in _LANGUAGES
+    return rest if line_feed and named else text
 
 
 _NUMBER = re.compile(

@@ -1,14 +1,30 @@
-// Section "Verification", tasks and answers: ITEM-1 to ITEM-3, TASK-2, ANS-1 to ANS-3.
+// Section "Verification", tasks and answers: ITEM-1 to ITEM-3, TASK-2, ANS-1 to ANS-4.
 
 import { encode, isInteger, isMapOf, require, sha256 } from './encoding.mjs';
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
 const BLANKS = ' \t\n\r';
-const OPEN = '<answer>';
-const CLOSE = '</answer>';
+const TAG = /(<\/?answer[ \t\r\n]*>)/i;
 const MAX_ANSWER = 4096;
-const FORBIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u00a0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000]/;
+const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u00a0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000]/;
 const SCORER = 2;
+
+// ANS-4, in the order of its table: what a stage may begin with, the marks around it, and languages of a fence.
+const MAX_WRAPPERS = 4;
+const LABEL = '(?:the )?(?:final |correct )?answer';
+const LEAD = new RegExp(`^(?:=|${LABEL} is(?=[ \\n:]):?|${LABEL}:|\\*\\*${LABEL}(?: is)?(?::\\*\\*|\\*\\*:))`, 'i');
+const FENCE = '```';
+const MARKS = [
+  ...[FENCE, '`', '**', '__', '*', '_', '$$', '$'].map((mark) => [mark, mark]),
+  ...[['\\(', '\\)'], ['\\[', '\\]']],
+  ...['boxed', 'text', 'textbf', 'mathbf', 'mathrm'].map((command) => [`\\${command}{`, '}']),
+  ...[['"', '"'], ["'", "'"], ['\u201c', '\u201d'], ['\u2018', '\u2019'], ['\u201e', '\u201c'], ['\u00ab', '\u00bb']],
+];
+const LANGUAGES = ['bash', 'json', 'latex', 'markdown', 'math', 'plaintext', 'python', 'text', 'txt'];
+
+// ANS-2: digits, or groups of three behind one kind of separator.
+const INTEGER = /^([+\-\u2212]?) ?([0-9]+|[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+|(?:\{,\}[0-9]{3})+))(?:\.0*)?$/;
+const MAX_DIGITS = 1000;
 
 // For each dataset: the bounds of its configuration, how eight numbers make its item, and how answers are compared.
 const DATASETS = {
@@ -39,14 +55,51 @@ export function makeTaskItem({ dataset, config, scorer, turns, source }, seed) {
 
 /** Refuse, by layer `answer`, an incorrect completion. */
 export function requireAnswer(dataset, reference, completion) {
-  const end = completion.lastIndexOf(CLOSE);
-  const start = end < 0 ? -1 : completion.lastIndexOf(OPEN, end);
-  require(start >= 0, 'answer', 'no answer');
-  const answer = trimBlanks(completion.slice(start + OPEN.length, end));
+  const answer = findAnswer(completion);
+  require(answer !== undefined, 'answer', 'no answer');
   const limit = Math.min(4 * countCharacters(reference) + 64, MAX_ANSWER);
   require(answer !== '' && countCharacters(answer) <= limit, 'answer', 'the answer is empty or too long');
   require(!FORBIDDEN.test(answer), 'answer', 'the answer holds a forbidden character');
-  require(requireDataset(dataset).equal(answer, reference), 'answer', 'the answer differs from the reference');
+  const { equal } = requireDataset(dataset);
+  require(stages(answer).some((stage) => equal(stage, reference)), 'answer', 'the answer differs from the reference');
+}
+
+// Between the last opening tag that a closing tag follows and the first of these; undefined if there is none.
+function findAnswer(completion) {
+  const pieces = completion.split(TAG); // text, tag, text, tag ... text
+  for (let i = pieces.length - 3; i > 0; i -= 2) {
+    if (!pieces[i - 1].startsWith('</') && pieces[i + 1].startsWith('</')) return trimBlanks(pieces[i]);
+  }
+  return undefined;
+}
+
+// The answer, and what is left of it after each of its wrappers.
+function stages(answer) {
+  const found = [answer.replace(/\r\n?/g, '\n').replaceAll('\t', ' ')];
+  while (found.length <= MAX_WRAPPERS) {
+    const next = trimBlanks(withoutWrapper(found.at(-1)));
+    if (next === '') break;
+    found.push(next);
+  }
+  return found;
+}
+
+function withoutWrapper(text) {
+  const lead = LEAD.exec(text);
+  if (lead) return text.slice(lead[0].length);
+  for (const [begin, end] of MARKS) {
+    if (text.length > begin.length + end.length && text.startsWith(begin) && text.endsWith(end)) {
+      const inner = text.slice(begin.length, -end.length);
+      return begin === FENCE ? withoutLanguage(inner) : inner;
+    }
+  }
+  return text.endsWith('.') && !text.endsWith('..') ? text.slice(0, -1) : '';
+}
+
+function withoutLanguage(text) {
+  const end = text.indexOf('\n');
+  const first = trimBlanks(text.slice(0, Math.max(end, 0)));
+  return LANGUAGES.some((name) => new RegExp(`^${name}$`, 'i').test(first)) ? text.slice(end + 1) : text;
 }
 
 /** VER-2: the level of a completion, as its turns. An answer of these datasets is correct or earns nothing. */
@@ -82,7 +135,11 @@ function makeLargest(numbers, { count, max }) {
 }
 
 function equalIntegers(answer, reference) {
-  return /^[+-]?[0-9]{1,1000}$/.test(answer) && BigInt(answer) === BigInt(reference);
+  const parts = INTEGER.exec(answer);
+  if (!parts) return false;
+  const digits = parts[2].replace(/[^0-9]/g, '');
+  const value = BigInt(digits.slice(0, MAX_DIGITS + 1));
+  return digits.length <= MAX_DIGITS && (parts[1] === '' || parts[1] === '+' ? value : -value) === BigInt(reference);
 }
 
 function equalTexts(answer, reference) {
