@@ -13,13 +13,43 @@ PLACES = 6
 NEAR = Fraction(1, 10**PLACES)
 """Difference between such a decimal and the fraction, at most."""
 NEAR_SHARE = Fraction(1, 1_000)
-"""Share of the larger of both that the difference is, at most."""
+"""Share of the fraction that this difference is, at most."""
 MAX_RATIO = 10**12
 """Numerator and denominator of the number by which one inequality is multiplied to give the other, at most."""
 
 
 def equal(reference: str, answer: str) -> bool:
-    """Return whether `answer` states the same mathematical object as `reference`."""
+    r"""Return whether `answer` states the same mathematical object as `reference`. It raises for no text.
+
+    Either is LaTeX or plain text of at most 4,096 characters, free of `\boxed`, bold and sentences around it. `$`,
+    layout commands and `\text{}` may stand inside. The order of the two makes no difference.
+
+    Accepted as equal:
+
+    - Numbers of one value: `\frac{3}{4}`, `0.75`, `6/8`, `1 - 2^{-2}`; `1,234` and `1{,}234`; `2\frac{1}{2}` and `2.5`;
+      `2\sqrt{3}` and `\sqrt{12}`; `9\pi`, `e^2` and `\exp(2)`; complex numbers; `28\%` with `0.28` and with `28`.
+    - A decimal of six or more places within 10^-6 of a fraction whose own places do not end at the sixth.
+    - Expressions with letters, equal by the rules of arithmetic and powers: `2^{n+1} - 2` and `2(2^n - 1)`.
+    - `x = 5` and `5`; `(p,q) = (2,3)` and `(2,3)`; a chain whose sides are all equal: `x = 6/2 = 3`.
+    - Equations that are multiples of one another: `2x - y + 3 = 0` and `y = 2x + 3`. Inequalities likewise, and as
+      intervals: `1 < x \le 2`, `(1, 2]`, `x \in (1, 2]`.
+    - Lists and sets with the same members in any order: `1, 2`, `2 and 1`, `\{1, 2\}`, `\frac{3 \pm 1}{2}`.
+    - Tuples, intervals, ratios and matrices with the same parts in the same order. Unions of the same intervals.
+    - A number with a unit and without; with two units only if they mean the same: `5 cm` and `5\text{ centimeters}`.
+    - The same words: `\text{(C)}` and `C`, `Even` and `even`. A single letter must have the same case.
+
+    Refused:
+
+    - Several candidates for one value: `12 or 13`, `12 = 13`, `12 \pm 1`, `\{12, 13\}`.
+    - What has no value: division by 0, `0^0`, arithmetic with infinity.
+    - Digits of other scripts, unknown commands, sums and integrals with bounds, and texts beyond a bound: 1,024 tokens,
+      64 expressions, 256 costly operations, 24 brackets inside one another, 100 digits, an exponent of a million.
+    - A decimal for a root or for pi: `1.41421356` is not `\sqrt{2}`.
+    - Values of functions that need more than sin^2 + cos^2 = 1 or the rules of logarithms of fractions: `\sin 30^\circ`
+      is not `\frac{1}{2}`.
+
+    A false agreement can be solved for (see `field`); it earns no more than the reference does.
+    """
     reference, answer = reference.strip(" "), answer.strip(" ")
     if not answer or max(len(reference), len(answer)) > MAX_TEXT:
         return False
@@ -50,10 +80,10 @@ def _words(text: str) -> tuple[str, ...]:
     text = _LAYOUT.sub(" ", _WRAPPER.sub(r"\1", text)).strip(" ")
     if not _PROSE.fullmatch(text):
         return ()
-    return tuple(word.lower() if len(word) > 1 else word for word in re.findall("[A-Za-z]+", text))
+    return tuple(word.lower() if len(word) > 1 else word for word in re.findall("[A-Za-z']+", text))
 
 
-_DECIMAL_COMMA = re.compile(r"([+-]?[0-9]{1,15}),([0-9]{1,15})")
+_DECIMAL_COMMA = re.compile(r"([+-]?[0-9]{1,15}),([0-9]{2,15})")
 
 
 def _readings(text: str) -> list[Form]:
@@ -68,7 +98,7 @@ def _readings(text: str) -> list[Form]:
     return found
 
 
-_UNORDERED = frozenset({"list", "or", "signs", "set", "union"})
+_UNORDERED = frozenset({"list", "and", "or", "signs", "set", "union"})
 
 
 def _match(one: Form, other: Form, budget: Budget) -> bool:
@@ -90,7 +120,7 @@ def _match(one: Form, other: Form, budget: Budget) -> bool:
 
 def _single(form: Form) -> Form:
     """Return the member of a list with one value, and the value of a chain of equal expressions: `1/2 = 0.5`."""
-    if isinstance(form, Group) and form.kind in {"list", "or", "signs"}:
+    if isinstance(form, Group) and form.kind in _UNORDERED - {"set", "union"}:
         first = form.parts[0]
         if isinstance(first, Expression) and all(
             isinstance(part, Expression) and _expressions(first, part) for part in form.parts
@@ -117,39 +147,54 @@ def _agree(sides: tuple[Form, ...]) -> bool:
 def _expressions(one: Expression, other: Expression) -> bool:
     if one.unit and other.unit and one.unit != other.unit:
         return False
-    if _values(one.value, other.value, max(one.places, other.places)):
+    if _values(one.value, other.value, (one.places, other.places)):
         return True
     if one.percent == other.percent:
         return False
     percent, plain = (one.value, other.value) if one.percent else (other.value, one.value)
     hundred = Value(plain.real * 100 % NUMBERS, plain.imaginary * 100 % NUMBERS, plain.exact and plain.exact * 100)
-    return _values(percent, hundred, 0)
+    return _values(percent, hundred)
 
 
-def _values(one: Value, other: Value, places: int) -> bool:
+def _values(one: Value, other: Value, places: tuple[int, int] = (0, 0)) -> bool:
     if one.exact is None or other.exact is None:
         return (one.real, one.imaginary) == (other.real, other.imaginary)
     if one.exact == other.exact:
         return True
-    size = max(abs(one.exact), abs(other.exact))
-    return places >= PLACES and abs(one.exact - other.exact) <= min(NEAR, NEAR_SHARE * size)
+    return _comes_near(one.exact, other.exact, places[0]) or _comes_near(other.exact, one.exact, places[1])
+
+
+def _comes_near(decimal: Fraction, fraction: Fraction, places: int) -> bool:
+    """Return whether a decimal with so many places stands for a fraction whose own places do not end at the sixth."""
+    if places < PLACES or NEAR.denominator % fraction.denominator == 0:
+        return False
+    return abs(decimal - fraction) <= min(NEAR, NEAR_SHARE * abs(fraction))
 
 
 def _groups(one: Group, other: Group, budget: Budget) -> bool:
     kinds = {one.kind, other.kind}
-    if kinds in ({"union"}, {"union", "or"}):
-        return _same_members(_members(one), _members(other), budget)
-    if kinds <= _UNORDERED - {"union"}:
-        return _same_members(_members(one), _members(other), budget)
-    if kinds == {"tuple"} and len(one.parts) == 2 and one.brackets != other.brackets:
-        return False
-    if kinds == {"tuple", "list"} and one.brackets + other.brackets != "()":
-        return False
-    if len(kinds) == 1 or kinds == {"tuple", "list"}:
-        return len(one.parts) == len(other.parts) and all(
-            _match(*pair, budget) for pair in zip(one.parts, other.parts, strict=True)
-        )
-    return False
+    if kinds <= _UNORDERED:
+        return _may_agree(one, other) and _same_members(_members(one), _members(other), budget)
+    if kinds == {"tuple", "list"}:
+        alike = one.brackets + other.brackets == "()"
+    else:
+        alike = len(kinds) == 1 and (one.brackets == other.brackets or len(one.parts) > 2)
+    return (
+        alike
+        and len(one.parts) == len(other.parts)
+        and all(_match(*pair, budget) for pair in zip(one.parts, other.parts, strict=True))
+    )
+
+
+def _may_agree(one: Group, other: Group) -> bool:
+    """Return whether unordered groups of these kinds state the same if they have the same members.
+
+    A union is one of intervals, so it is no list of pairs. Of inequalities `and` states another set than `or`.
+    """
+    kinds = {one.kind, other.kind}
+    if "union" in kinds:
+        return kinds <= {"union", "or"}
+    return kinds != {"and", "or"} or not any(isinstance(part, Relation) and "=" not in part.signs for part in one.parts)
 
 
 def _members(group: Group) -> list[Form]:
@@ -199,6 +244,11 @@ def _interval(relation: Relation) -> Group | None:
     return Group("tuple", (lower, upper), "(["[signs[0] == "<="] + ")]"[signs[1] == "<="])
 
 
+def _subject(relation: Relation) -> str:
+    """Return the name that a relation bounds."""
+    return "".join(relation.names[1:2] if len(relation.names) == 3 else relation.names)
+
+
 def _infinite(sign: str) -> Form:
     return read(f"{sign}\\infty")
 
@@ -213,6 +263,8 @@ def _relations(one: Relation, other: Relation, budget: Budget) -> bool:
         one.names[0] == other.names[0] or not one.signs or not other.signs
     ):
         return bool(one.names[0]) and _stated(one, _value_of(other), budget)
+    if one.signs and other.signs and _subject(one) != _subject(other):
+        return False
     left: Form | None = _interval(one) if one.signs else _value_of(one)
     right: Form | None = _interval(other) if other.signs else _value_of(other)
     return left is not None and right is not None and _match(left, right, budget)

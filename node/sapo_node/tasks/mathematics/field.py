@@ -12,10 +12,10 @@ Letters, pi, e and functions of what is no rational number are elements drawn by
 it follows from the rules of fields and powers. Sines follow sin^2 + cos^2 = 1; other identities of functions do not
 hold. Letters stand for positive numbers: sqrt(x^2) = x.
 
-A number stays an exact fraction beside its element while it is short. Two exact values are compared as fractions. Two
-other numbers, of which one is exact or none, could agree by chance with probability 2^-130. A writer who solves for a
-number that agrees (the reference + p, where it is not exact) can: such an answer costs more than the reference and
-earns no more.
+A number is also kept as an exact fraction while it is short. Two exact values are compared as fractions. Where one of
+two numbers is no known fraction, they agree by chance with a probability of about 2^-130. A writer who solves for a
+number that agrees (`x + p` for x, in two numbers whose sum is p) succeeds. This is accepted: such an answer needs the
+reference, and earns no more than it.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
-from sapo_node.tasks.mathematics.tree import Tree, UnreadableError
+from sapo_node.tasks.mathematics.tree import CONSTANTS, Tree, UnreadableError
 
 _PRIMES = [n for n in range(2, 1_000) if all(n % d for d in range(2, math.isqrt(n) + 1))]
 EXPONENTS = 4 * 114 * math.prod(prime for prime in _PRIMES if prime < 100) - 1
@@ -37,8 +37,8 @@ MAX_COSTLY = 256
 """Powers, inverses, roots and functions of a text, at most."""
 MAX_BITS = 1_024
 """Bits of numerator or denominator of an exact value, at most."""
-MAX_COMPLEX_EXPONENT = 1_000_000
-"""Exponent of a complex number, at most."""
+MAX_EXPONENT = 1_000_000
+"""Numerator of an exponent, at most."""
 MAX_ARGUMENT = 170
 """Argument of a factorial or binomial, at most."""
 
@@ -87,6 +87,8 @@ class Field:
         return reduce(operation, values) if operation else self._function(tree.symbol, values)
 
     def _rational(self, exact: Fraction) -> Value:
+        if exact and exact.numerator % self._p == 0:
+            raise UnreadableError("a number that is 0 in the field alone")
         if exact.denominator == 1:
             return Value(exact.numerator % self._p, exact=exact)
         self._budget.spend()
@@ -97,7 +99,7 @@ class Field:
     def _name(self, tree: Tree) -> Value:
         if tree.symbol == "i":
             return Value(0, 1)
-        return Value(self._square("name", tree.symbol, self._point if tree.letters() else 0))
+        return Value(self._square("name", tree.symbol, self._point if tree.symbol not in CONSTANTS else 0))
 
     def _square(self, *what: object) -> int:
         """Return an element that is a square, drawn by `what`."""
@@ -136,6 +138,8 @@ class Field:
             return base
         if exponent.exact is None:
             return self._unknown_power(base, exponent)
+        if abs(exponent.exact.numerator) > MAX_EXPONENT:
+            raise UnreadableError("an exponent outside the bounds")
         if exponent.exact.denominator == 1:
             return self._whole_power(base, exponent.exact.numerator)
         return self._root(base, exponent.exact)
@@ -144,9 +148,7 @@ class Field:
         if exponent < 0:
             base, exponent = self._inverse(base), -exponent
         if not base.imaginary:
-            return Value(pow(base.real, exponent % (self._p - 1), self._p), exact=_exact_power(base.exact, exponent))
-        if exponent > MAX_COMPLEX_EXPONENT:
-            raise UnreadableError("a complex number to a large power")
+            return Value(pow(base.real, exponent, self._p), exact=_exact_power(base.exact, exponent))
         result = Value(1)
         for bit in f"{exponent:b}":
             result = self._multiply(result, result)
@@ -165,31 +167,43 @@ class Field:
         u, v = exponent.numerator, exponent.denominator
         if base.imaginary or math.gcd(v, self._order) != 1:
             return self._opaque("^", base, Value(u), Value(v))
-        outside = 1
-        if v == 2 and base.exact is not None:
-            outside, base = self._without_squares(base.exact)
+        if base.exact is not None and v == 2:
+            return self._square_root(base.exact, u)
         negative = not self._is_square(base.real)
         size = -base.real % self._p if negative else base.real
         root = pow(size, u * pow(v, -1, self._order) % self._order, self._p)
-        scale = pow(outside, u % (self._p - 1), self._p)
-        exact = _exact_root(base.exact, exponent)
-        exact = _short(exact * Fraction(outside) ** u) if exact is not None and abs(u) <= 8 else None
         if not negative:
-            return Value(root * scale % self._p, exact=exact)
+            return Value(root)
         if v % 2:
-            return Value((-root if u % 2 else root) * scale % self._p, exact=exact)
+            return Value(-root % self._p if u % 2 else root)
         if v == 2:
-            return self._multiply(self._whole_power(Value(0, 1), u % 4), Value(root * scale % self._p))
+            return self._multiply(self._whole_power(Value(0, 1), u % 4), Value(root))
         return self._opaque("^", base, Value(u), Value(v))
 
-    def _without_squares(self, exact: Fraction) -> tuple[int, Value]:
-        """Return s and r with exact = s^2 * r. The field may give the root of p^2 as -p for primes p from 100 on."""
-        outside, inside = 1, exact.numerator
+    def _square_root(self, radicand: Fraction, u: int) -> Value:
+        """Return radicand^(u/2) as (sqrt(numerator * denominator) / denominator)^u.
+
+        The root of a prime that is no square in the field is imaginary. So for each two of them, -1 among them, the
+        root of their product has the other sign. Where a product holds two different primes from 1,000 on, the sign
+        of its root may differ from that of the product of their roots.
+        """
+        whole = radicand.numerator * radicand.denominator
+        outside, inside, rest = Fraction(1, radicand.denominator), 1 if whole > 0 else -1, abs(whole)
+        imaginary = int(whole < 0)
         for prime in _PRIMES:
-            while prime > 100 and inside and inside % (prime * prime) == 0:
-                inside //= prime * prime
-                outside *= prime
-        return outside, self._rational(Fraction(inside, exact.denominator))
+            while rest % (prime * prime) == 0:
+                rest, outside = rest // (prime * prime), outside * prime
+            if rest % prime == 0:
+                rest, inside = rest // prime, inside * prime
+                imaginary += prime > 100 and not self._is_square(prime)
+        root = math.isqrt(rest)
+        outside, inside = (outside * root, inside) if root * root == rest else (outside, inside * rest)
+        if imaginary % 4 > 1:
+            outside = -outside
+        square = self._is_square(inside % self._p)
+        root = pow(inside if square else -inside, (self._order + 1) // 2, self._p)
+        number = Value(root, exact=Fraction(1) if inside == 1 else None) if square else Value(0, root)
+        return self._whole_power(self._multiply(self._rational(outside), number), u)
 
     def _is_square(self, element: int) -> bool:
         self._budget.spend()
@@ -282,13 +296,3 @@ def _exact_power(base: Fraction | None, exponent: int) -> Fraction | None:
     if bits > 1 and bits * exponent > MAX_BITS:
         return None
     return base ** (exponent if bits > 1 else exponent % 2 + 2)
-
-
-def _exact_root(base: Fraction | None, exponent: Fraction) -> Fraction | None:
-    """Return the square root of a square number to the power of the exponent's numerator; None for other roots."""
-    if base is None or base < 0 or exponent.denominator != 2 or abs(exponent.numerator) > 8:
-        return None
-    above, below = math.isqrt(base.numerator), math.isqrt(base.denominator)
-    if above * above != base.numerator or below * below != base.denominator or not above:
-        return None
-    return _short(Fraction(above, below) ** exponent.numerator)

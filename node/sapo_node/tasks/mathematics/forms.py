@@ -8,7 +8,7 @@ from itertools import pairwise, product
 from sapo_node.tasks.mathematics.field import Budget, Field, Value
 from sapo_node.tasks.mathematics.parser import expression
 from sapo_node.tasks.mathematics.tokens import Token, tokens
-from sapo_node.tasks.mathematics.tree import MAX_SIGNS, Tree, UnreadableError, negative
+from sapo_node.tasks.mathematics.tree import CONSTANTS, MAX_SIGNS, Tree, UnreadableError, negative
 from sapo_node.tasks.mathematics.vocabulary import NO_UNITS, UNIT_POWERS, UNITS
 
 MAX_NESTING = 5
@@ -34,8 +34,9 @@ class Expression:
 class Group:
     r"""Several forms.
 
-    `kind` is "tuple" (brackets: also an interval), "set", "union", "matrix" (its parts are rows), "row", "ratio",
-    "list" (no brackets: separated by commas or `and`), "or", or "signs" (the values of one expression with `\pm`).
+    `kind` is "tuple" (with brackets; also an interval), "set", "union", "matrix" (its parts are rows), "row", "ratio",
+    "list" (no brackets), "and", "or" (lists with this word alone between their parts), or "signs" (the values of one
+    expression with `\pm`).
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Relation:
 
 Form = Expression | Group | Relation
 
+_INFINITE = Tree("infty")
 _OPEN, _CLOSE = frozenset({"(", "[", "{", "\\{", "begin"}), frozenset({")", "]", "}", "\\}", "end"})
 _RELATIONS = frozenset({"=", "~", "!=", "<", "<=", ">", ">="})
 _SEPARATORS = (
@@ -105,12 +107,16 @@ class _Reader:
         match found[0]:
             case "," | ";" | "and" | "or":
                 # In "1, 2, and 3" nothing stands between the comma and the word.
-                kept = [part for part, behind in zip(parts, (*found, ""), strict=True) if part or behind in {"", ","}]
-                return Group("or" if set(found) == {"or"} else "list", self._all(kept))
+                around = zip(["", *found], parts, [*found, ""], strict=True)
+                kept = [part for ahead, part, behind in around if part or ahead != "," or behind not in {"and", "or"}]
+                return Group(found[0] if set(found) in ({"and"}, {"or"}) else "list", self._all(kept))
             case "in":
                 if len(parts) > 2:
                     raise UnreadableError("two signs of membership")
-                return Relation(self._all(parts[1:]), (), (_name(parts[0]),))
+                members = self.form(parts[1])
+                if isinstance(members, Expression):
+                    raise UnreadableError("a number has no members")
+                return Relation((members,), (), (_name(parts[0]),))
             case "cup":
                 return Group("union", self._all(parts))
             case ":":
@@ -197,7 +203,7 @@ class _Reader:
         if not isinstance(left, Expression) or not isinstance(right, Expression):
             return ()
         tree = Tree("+", (left.tree, negative(right.tree)))
-        if not tree.letters():
+        if tree.names() <= CONSTANTS:
             return ()
         return tuple(Field(self._budget, point).value(tree) for point in range(POINTS))
 
@@ -220,6 +226,8 @@ class _Reader:
             else:
                 break
         tree = expression(rest)
+        if "infty" in tree.names() and tree not in {_INFINITE, negative(_INFINITE)}:
+            raise UnreadableError("arithmetic with infinity")
         literal = rest[-1].text if tree.symbol == "number" and len(rest) <= 2 else ""
         places = len(literal.partition(".")[2]) if "\\" not in literal else 0
         return Expression(tree, Field(self._budget).value(tree), places, _unit(units[::-1]), percent)

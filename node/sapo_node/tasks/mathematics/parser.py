@@ -241,11 +241,11 @@ class _Parser:
     def _operand(self) -> Tree:
         if self.kind in {"(", "{", "["}:
             return self._until_closed()
-        factors = []
+        factors: list[Tree] = []
         minus = self.kind == "-"
         if minus:
             self._take()
-        while self._begins_factor() and self.kind not in {"name", "("}:
+        while self._begins_factor() and self.kind not in {"name", "("} and not (factors and self.kind == "number"):
             factors.append(self._power())
         if not factors:
             if self.kind != "name":

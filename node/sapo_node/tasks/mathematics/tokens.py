@@ -7,7 +7,7 @@ become LaTeX. All other characters outside ASCII make a text unreadable, digits 
 import re
 from dataclasses import dataclass
 
-from sapo_node.tasks.mathematics.tree import MAX_DIGITS, MAX_TEXT, UnreadableError
+from sapo_node.tasks.mathematics.tree import MAX_DIGITS, MAX_TEXT, MAX_TOKENS, UnreadableError
 from sapo_node.tasks.mathematics.vocabulary import FUNCTIONS, GREEK, ORNAMENTS, SIGNS, TYPED, UNITS, WORDS
 
 
@@ -65,6 +65,8 @@ def tokens(text: str) -> list[Token]:
             given = _read(str(match.lastgroup), match[str(match.lastgroup)])
             depth += sum((token.kind in _OPEN) - (token.kind in _CLOSE) for token in given)
             found += given
+        if len(found) > MAX_TOKENS:
+            raise UnreadableError("too many tokens")
         place = match.end()
     return _joined(found)
 

@@ -5,6 +5,8 @@ from fractions import Fraction
 
 MAX_TEXT = 4_096
 """Characters of a text, at most."""
+MAX_TOKENS = 1_024
+"""Tokens of a text, at most."""
 MAX_DEPTH = 24
 """Brackets, braces, roots and exponents inside one another, at most."""
 MAX_DIGITS = 100
@@ -29,14 +31,15 @@ class Tree:
     parts: tuple["Tree", ...] = ()
     number: Fraction = Fraction(0)
 
-    def letters(self) -> frozenset[str]:
-        """Return the names in the tree whose value is unknown."""
+    def names(self) -> frozenset[str]:
+        """Return the letters and constants in the tree."""
         if self.parts:
-            return frozenset().union(*(part.letters() for part in self.parts))
-        return frozenset() if self.symbol in CONSTANTS else frozenset({self.symbol})
+            return frozenset().union(*(part.names() for part in self.parts))
+        return frozenset() if self.symbol == "number" else frozenset({self.symbol})
 
 
-CONSTANTS = frozenset({"number", "pi", "e", "i", "infty"})
+CONSTANTS = frozenset({"pi", "e", "i", "infty"})
+"""Names that are no letters: each has one value."""
 
 
 def number(value: int | Fraction) -> Tree:
