@@ -18,7 +18,7 @@ from sapo_adversary.load.publishers import signed
 
 pytestmark = pytest.mark.bench
 
-TOPIC = f"/sapo/1/{'ab' * 32}/rollouts/0"
+TOPIC = f"/sapo/2/{'ab' * 32}/rollouts/0"
 MESSAGES, MORE = 300, 4
 """Sent by one peer and again by another; peers that only listen, where there are more than those two."""
 

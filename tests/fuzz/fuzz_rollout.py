@@ -118,9 +118,8 @@ def general(data: bytes, limit: int) -> object:
 
 def is_group(value: object) -> bool:
     match value:
-        case {"body": bytes(digest), "claims": [*bits], "digest": bytes(other), **rest}:
-            shape = len(digest) == len(other) == 32 and len(bits) == G and not rest
-            return shape and all(isinstance(bit, bool) for bit in bits)
+        case {"body": bytes(digest), "claims": bytes(levels), "digest": bytes(other), **rest}:
+            return len(digest) == len(other) == 32 and len(levels) == G and not rest
     return False
 
 
@@ -135,6 +134,9 @@ def check_body(data: bytes) -> None:
     decoded = accepted(lambda: decode_body(data, MANIFEST))
     if decoded:
         assert len(decoded.completions) == G
+        for each in decoded.completions:
+            assert 1 <= len(each.turns) <= MANIFEST.max_turns
+            assert len(each.text.encode()) <= MANIFEST.max_completion_bytes
         said = dict(decode(data, limit=len(data)))
         assert is_extension({"x": said.pop("x", {})})
         if said.get("model") == "":
@@ -143,13 +145,13 @@ def check_body(data: bytes) -> None:
 
 
 def body(source: Source) -> bytes:
-    """{completions: [{text, finish}], model?, x?}, of which a choice replaces one part."""
+    """{completions: [{turns, finish}], model?, x?}, of which a choice replaces one part."""
     broken = source.below(16)
     if broken == 1:
         return cbor_item(source)
     completions = [
         [
-            (encode("text"), cbor_item(source) if broken == 2 else text(source)),
+            (encode("turns"), cbor_item(source) if broken == 2 else turns(source)),
             (encode("finish"), cbor_item(source) if broken == 3 else encode(("stop", "length")[source.below(2)])),
         ]
         for _ in range(source.below(17) if broken == 4 else G)
@@ -208,18 +210,26 @@ def text(source: Source) -> bytes:
     return cbor_head(source, 3, len(content)) + content
 
 
+def turns(source: Source) -> bytes:
+    """Mostly one, at times as many as no task has."""
+    count = source.below(6) if source.below(4) == 1 else 1
+    return cbor_head(source, 4, count) + b"".join(text(source) for _ in range(count))
+
+
 def claims(source: Source) -> bytes:
-    bits = source.number(2)
-    return cbor_head(source, 4, G) + bytes(0xF4 + (bits >> k & 1) for k in range(G))
+    return cbor_head(source, 2, G) + source.take(G).ljust(G, b"\0")
 
 
-GROUP = {"body": bytes(32), "claims": [True] * G, "digest": bytes(32)}
+GROUP = {"body": bytes(32), "claims": bytes(G), "digest": bytes(32)}
 HEADER = {"epoch": 1, "groups": [GROUP], "counter": 1}
 HEADERS = (
     *({"epoch": value} for value in (0, 23, 24, 255, 256, 65_535, 65_536, 2**32, 2**64 - 1, True, "1", b"1")),
     *({"counter": value} for value in (MANIFEST.max_rounds - 1, MANIFEST.max_rounds, 2**32, False)),
     *({"groups": value} for value in ([], [GROUP] * 15, [GROUP] * 16, [GROUP] * 17, {}, [1])),
-    *({"groups": [{**GROUP, "claims": value}]} for value in ([True] * (G - 1), [True] * (G + 1), [1] * G, b"1" * G)),
+    *(
+        {"groups": [{**GROUP, "claims": value}]}
+        for value in (b"\1" * (G - 1), b"\1" * (G + 1), [1] * G, "1" * G, b"\xff" * G)
+    ),
     *({"groups": [{**GROUP, key: bytes(size)}]} for key in ("body", "digest") for size in (31, 33)),
     {"groups": [{**GROUP, "x": {}}]},
     *({"x": value} for value in ({}, {"a": 1}, [], 0, True, "x", b"x", {"a": "b" * 251}, {"a": "b" * 252})),
@@ -227,13 +237,14 @@ HEADERS = (
     {"x": {"a": [[[[[[[1]]]]]]]}},
     {"y": 1},
 )
-COMPLETION = {"finish": "stop", "text": "text"}
+COMPLETION = {"finish": "stop", "turns": ["text"]}
 BODIES = (
     *({"model": value} for value in ("", "m", "m" * 64, "m" * 65, b"m", 1)),
     *({"x": value} for value in ({}, {"a": 1}, [], 0, {"a": "b" * 251}, {"a": "b" * 252})),
     *({"completions": value} for value in ([], [COMPLETION] * (G - 1), [COMPLETION] * (G + 1), {}, "text", [1] * G)),
     *({"completions": [{**COMPLETION, "finish": value}] * G} for value in ("length", "", "STOP", 1, True, b"stop")),
-    *({"completions": [{**COMPLETION, "text": value}] * G} for value in ("", b"text", 1, [])),
+    *({"completions": [{**COMPLETION, "turns": value}] * G} for value in ("", ["a"] * 3, ["a"] * 4, [b"a"], 1, [])),
+    *({"completions": [{**COMPLETION, "turns": ["a" * n] * 2}] * G} for n in (512, 513)),
     {"completions": [{**COMPLETION, "x": {}}] * G},
     {"y": 1},
 )

@@ -8,6 +8,7 @@ input means something, and any of them replays without a fuzzer (test_corpus.py)
 import contextlib
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from nacl.signing import SigningKey
@@ -20,11 +21,13 @@ NAMES = (
     *("pull", "rollout", "sandbox_reply", "scorer"),
 )
 CORPUS = Path(__file__).with_name("corpus")
-MANIFEST = load_manifest("starter")
+STARTER = load_manifest("starter")
+MANIFEST = replace(STARTER, tasks=(replace(STARTER.tasks[0], turns=3), *STARTER.tasks[1:]))
+"""The starter swarm with three turns for its first task."""
 
 
 class Key:
-    """A key that signs envelopes of the starter swarm."""
+    """A key that signs envelopes of MANIFEST."""
 
     def __init__(self, number: int) -> None:
         self._key = SigningKey(bytes([number]) * 32)

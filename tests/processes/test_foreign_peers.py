@@ -32,8 +32,8 @@ from sapo_protocol import (
 )
 from sapo_protocol.cbor import encode
 
-MIXED = (True, False) * 4
-FROM_LATER = {"example.org/entropy": [1, {"deep": True}], "since-1.1": "new"}
+MIXED = (1, 0) * 4
+FROM_LATER = {"example.org/entropy": [1, {"deep": True}], "since-2.1": "new"}
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ class Peer:
         task = assign(self.swarm, self.identity.public_key, 0, counter, 0)
         item = build_task(task.spec.dataset, task.spec.config, task.seed)
         answers = [item.answer if right else "no" for right in MIXED]
-        completions = [{"finish": "stop", "text": f"{text}<answer>{answer}</answer>"} for answer in answers]
+        completions = [{"finish": "stop", "turns": [f"{text}<answer>{answer}</answer>"]} for answer in answers]
         body = encode({"completions": completions, **extension})
         group = {
             "body": hashlib.sha256(body).digest(),
-            "claims": list(MIXED),
+            "claims": bytes(MIXED),
             "digest": task_digest(item.prompt, item.answer),
         }
         payload = encode({"epoch": 0, "counter": counter, "groups": [group], **extension})
@@ -157,7 +157,7 @@ async def test_a_peer_of_a_later_minor_version_is_understood_and_trained_on(tmp_
 async def test_a_peer_of_another_major_version_is_told_apart_by_its_topic_and_nothing_of_it_is_read(
     tmp_path, swarm, swarm_file, nursery
 ):
-    peer = Peer(swarm, f"/sapo/2/{'ab' * 32}/rollouts/0", domain="sapo/rollout/2")
+    peer = Peer(swarm, f"/sapo/3/{'ab' * 32}/rollouts/0", domain="sapo/rollout/3")
     with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--no-train") as node:
         nursery.start_soon(peer.speak, await started(node), [peer.message(0)])
         await until(node, lambda event: event["event"] == "notice" and "another swarm" in event["text"])
@@ -169,7 +169,7 @@ async def test_a_peer_of_another_major_version_is_told_apart_by_its_topic_and_no
 
 
 async def test_what_another_major_version_signs_is_refused_by_its_signature(tmp_path, swarm, swarm_file, nursery):
-    peer = Peer(swarm, rollouts_topic(swarm, 0), domain="sapo/rollout/2")
+    peer = Peer(swarm, rollouts_topic(swarm, 0), domain="sapo/rollout/3")
     with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--no-train") as node:
         nursery.start_soon(peer.speak, await started(node), [peer.message(0)])
         known = await until_known(node, lambda known: any(known.counts.values()))

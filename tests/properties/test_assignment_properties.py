@@ -38,7 +38,7 @@ def head(major, number):
 
 
 def digest_by_hand(network_id, issuer, epoch, counter, k):
-    domain = b"sapo/task/1"
+    domain = b"sapo/task/2"
     written = head(4, 6) + head(3, len(domain)) + domain
     written += head(2, 32) + network_id + head(2, 32) + issuer
     return hashlib.sha256(written + head(0, epoch) + head(0, counter) + head(0, k)).digest()

@@ -4,9 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from sapo_protocol import LocalError, decode_manifest, load_manifest, parse_manifest, render_manifest, shipped_manifests
+from sapo_protocol import (
+    AnswerKind,
+    FileSource,
+    Layer,
+    LocalError,
+    RemoteError,
+    TaskSpec,
+    decode_manifest,
+    load_manifest,
+    parse_manifest,
+    render_manifest,
+    shipped_manifests,
+)
+from sapo_protocol.cbor import decode, encode
 
 TEXT = render_manifest(load_manifest("starter"))
+ROWS = FileSource("5d" * 32, 7_473, AnswerKind.NUMBER, "https://example.org/train.jsonl")
+FROM_FILE = replace(load_manifest("starter"), tasks=(TaskSpec("word problems", {}, 1, levels=4, source=ROWS),))
 
 
 def test_four_manifests_are_shipped():
@@ -24,11 +39,58 @@ def test_comments_and_layout_do_not_change_the_network_id():
 
 
 @pytest.mark.parametrize(
-    "change", [{"name": "b"}, {"genesis": 1}, {"max_rounds": 7}, {"completions": 4}, {"predecessor": "00" * 32}]
+    "change",
+    [
+        {"name": "b"},
+        {"genesis": 1},
+        {"max_rounds": 7},
+        {"completions": 4},
+        {"inline_bytes": 0},
+        {"predecessor": "00" * 32},
+    ],
 )
 def test_every_field_changes_the_network_id(change):
     manifest = load_manifest("starter")
     assert replace(manifest, **change).network_id != manifest.network_id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"levels": 5},
+        {"turns": 2},
+        {"source": None},
+        {"source": replace(ROWS, file="00" * 32)},
+        {"source": replace(ROWS, rows=7_472)},
+        {"source": replace(ROWS, answers=AnswerKind.MATH)},
+        {"source": replace(ROWS, origin="")},
+    ],
+    ids=str,
+)
+def test_every_field_of_a_task_changes_the_network_id(change):
+    (task,) = FROM_FILE.tasks
+    assert replace(FROM_FILE, tasks=(replace(task, **change),)).network_id != FROM_FILE.network_id
+
+
+def test_bootstrap_peers_stand_beside_the_manifest_and_change_no_network_id():
+    peers = ("/dnsaddr/example.org", "/ip4/192.0.2.7/tcp/4001/p2p/12D3KooWAwY8BEjkKCFT1nCtm48gKvgQ9vTNGgHsCqgfstUKSLPT")
+    hinted = replace(FROM_FILE, bootstrap=peers)
+    assert (hinted.network_id, hinted) == (FROM_FILE.network_id, FROM_FILE)
+    assert parse_manifest(render_manifest(hinted), "x").bootstrap == peers
+    assert decode_manifest(hinted.encoded).bootstrap == ()
+
+
+def test_an_encoding_that_holds_bootstrap_peers_is_refused():
+    table = decode(FROM_FILE.encoded, limit=65_536)
+    for peers in ([], ["/dnsaddr/example.org"]):
+        with pytest.raises(RemoteError) as refused:
+            decode_manifest(encode({**table, "bootstrap": peers}))
+        assert refused.value.layer is Layer.MANIFEST
+
+
+def test_a_task_from_a_file_survives_toml_and_encoding():
+    assert parse_manifest(render_manifest(FROM_FILE), "x") == FROM_FILE
+    assert decode_manifest(FROM_FILE.encoded) == FROM_FILE
 
 
 def test_the_order_of_tasks_is_part_of_the_network_id():
@@ -49,6 +111,19 @@ BAD = {
         "max_message_bytes",
     ),
     "a weight of zero": (TEXT.replace("weight = 1", "weight = 0", 1), "weight"),
+    "256 levels": (TEXT.replace("levels = 1", "levels = 256", 1), "levels of products is 256"),
+    "no turns": (TEXT.replace("turns = 1", "turns = 0", 1), "turns of products is 0"),
+    "answers of an unknown kind": (
+        render_manifest(FROM_FILE).replace('"number"', '"code"'),
+        "answers is 'code'; give one of exact, number, choice, math",
+    ),
+    "a file that is no SHA-256": (render_manifest(FROM_FILE).replace("5d5d", "5D5D"), "file is a SHA-256"),
+    "a file of one row": (render_manifest(FROM_FILE).replace("7473", "1"), "rows is 1"),
+    "a source without its rows": (render_manifest(FROM_FILE).replace("rows = 7473, ", ""), "the key 'rows' is missing"),
+    "an unknown key of a source": (render_manifest(FROM_FILE).replace("rows =", "split ="), "unknown key 'split'"),
+    "seventeen bootstrap peers": (f"bootstrap = {['/dnsaddr/a'] * 17}\n{TEXT}", "at most 16 bootstrap peers"),
+    "a bootstrap peer of 257 bytes": (f"bootstrap = ['{'a' * 257}']\n{TEXT}", "an address has at most 256 bytes"),
+    "a number for a bootstrap peer": (f"bootstrap = [1]\n{TEXT}", "bootstrap is a list of addresses"),
     "a number for a name": (TEXT.replace('name = "starter"', "name = 3", 1), "wrong type"),
 }
 
@@ -60,7 +135,7 @@ def test_a_manifest_is_refused_with(text, reason):
 
 
 def test_the_keys_that_an_error_names_are_those_that_people_write():
-    with pytest.raises(LocalError, match="known keys are completions") as refused:
+    with pytest.raises(LocalError, match="known keys are bootstrap, completions") as refused:
         parse_manifest("colour = 1\n" + TEXT, "swarm.toml")
     assert "x" not in str(refused.value).partition("known keys are ")[2].split(", ")
 

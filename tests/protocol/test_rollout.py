@@ -4,6 +4,8 @@ import hashlib
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sapo_protocol import (
     Body,
@@ -17,10 +19,14 @@ from sapo_protocol import (
     encode_body,
     encode_header,
     encode_message,
+    load_manifest,
     open_message,
     parse_envelope,
+    require_inline,
 )
 from sapo_protocol.cbor import decode, encode
+
+STARTER = load_manifest("starter")
 
 
 def layer_of(function, *arguments):
@@ -48,6 +54,11 @@ def test_a_body_survives_a_round_trip(author, manifest):
     assert decode_body(encode_body(body), manifest) == body
 
 
+def test_a_claim_is_any_level_that_a_byte_can_hold(table, manifest):
+    table["groups"][0]["claims"] = bytes([255, *range(7)])
+    assert decode_header(encode(table), manifest).groups[0].claims == (255, 0, 1, 2, 3, 4, 5, 6)
+
+
 def test_unknown_keys_inside_x_are_accepted_and_ignored(table, header, manifest):
     table["x"] = {"later": [1, {"nested": True}]}
     assert decode_header(encode(table), manifest) == header
@@ -66,8 +77,8 @@ MUTATIONS = {
     "a group with an x of its own": lambda t: t | {"groups": [t["groups"][0] | {"x": {}}]},
     "a digest of 31 bytes": lambda t: t | {"groups": [t["groups"][0] | {"digest": bytes(31)}]},
     "a body hash that is text": lambda t: t | {"groups": [t["groups"][0] | {"body": "0" * 32}]},
-    "one claim too few": lambda t: t | {"groups": [t["groups"][0] | {"claims": [True] * 7}]},
-    "a claim that is a number": lambda t: t | {"groups": [t["groups"][0] | {"claims": [1] * 8}]},
+    "one claim too few": lambda t: t | {"groups": [t["groups"][0] | {"claims": bytes(7)}]},
+    "claims that are numbers": lambda t: t | {"groups": [t["groups"][0] | {"claims": [1] * 8}]},
     "x that is a list": lambda t: t | {"x": []},
     "x over its limit": lambda t: t | {"x": {"k": bytes(256)}},
     "a list in place of the map": list,
@@ -87,12 +98,17 @@ BODY_MUTATIONS = {
     "one completion too many": lambda t: t | {"completions": [*t["completions"], t["completions"][0]]},
     "an unknown key": lambda t: t | {"reward": 1},
     "a completion with an unknown key": lambda t: t | {"completions": [t["completions"][0] | {"r": 1}] * 8},
-    "text that is bytes": lambda t: t | {"completions": [t["completions"][0] | {"text": b"x"}] * 8},
+    "a turn that is bytes": lambda t: t | {"completions": [t["completions"][0] | {"turns": [b"x"]}] * 8},
+    "turns that are a text": lambda t: t | {"completions": [t["completions"][0] | {"turns": "x"}] * 8},
+    "no turns": lambda t: t | {"completions": [t["completions"][0] | {"turns": []}] * 8},
+    "two turns where every task has one": lambda t: (
+        t | {"completions": [t["completions"][0] | {"turns": ["x", "y"]}] * 8}
+    ),
     "an unknown finish": lambda t: t | {"completions": [t["completions"][0] | {"finish": "error"}] * 8},
     "a finish that is a number": lambda t: t | {"completions": [t["completions"][0] | {"finish": 1}] * 8},
-    "a completion over the limit": lambda t: t | {"completions": [t["completions"][0] | {"text": "x" * 1025}] * 8},
+    "a completion over the limit": lambda t: t | {"completions": [t["completions"][0] | {"turns": ["x" * 1025]}] * 8},
     "a completion over the limit in bytes, not characters": lambda t: (
-        t | {"completions": [t["completions"][0] | {"text": "\u00e9" * 513}] * 8}
+        t | {"completions": [t["completions"][0] | {"turns": ["\u00e9" * 513]}] * 8}
     ),
     "a model label of 65 bytes": lambda t: t | {"model": "m" * 65},
 }
@@ -107,6 +123,38 @@ def test_a_body_is_refused_with(author, manifest, mutate):
 def test_a_completion_at_the_limit_is_accepted(manifest):
     body = Body((Completion(("\u00e9" * 512,), Finish.LENGTH),) * 8)
     assert decode_body(encode_body(body), manifest) == body
+
+
+def talking(manifest, turns):
+    """The manifest with so many turns for its last task."""
+    return replace(manifest, tasks=(*manifest.tasks[:-1], replace(manifest.tasks[-1], turns=turns)))
+
+
+@given(turns=st.lists(st.text(max_size=20), min_size=1, max_size=8), most=st.integers(1, 8))
+def test_a_completion_has_at_most_the_turns_of_the_task_with_the_most(turns, most):
+    body = Body((Completion(tuple(turns), Finish.STOP),) * 8)
+    swarm = talking(STARTER, most)
+    if len(turns) <= most:
+        assert decode_body(encode_body(body), swarm) == body
+    else:
+        assert layer_of(decode_body, encode_body(body), swarm) is Layer.BODY
+
+
+def test_the_limit_of_a_completion_holds_for_all_its_turns_together(manifest):
+    body = Body((Completion(("a" * 512, "\u00e9" * 256), Finish.STOP),) * 8)
+    longer = Body((Completion(("a" * 513, "\u00e9" * 256), Finish.STOP),) * 8)
+    swarm = talking(manifest, 2)
+    assert decode_body(encode_body(body), swarm) == body
+    assert layer_of(decode_body, encode_body(longer), swarm) is Layer.BODY
+
+
+def test_a_message_with_bodies_is_inline_up_to_a_limit_and_one_without_always(author, manifest):
+    message = author.message()
+    _, bodies = decode_message(message, manifest)
+    require_inline(message, bodies, replace(manifest, inline_bytes=len(message)))
+    short = replace(manifest, inline_bytes=len(message) - 1)
+    assert layer_of(require_inline, message, bodies, short) is Layer.SIZE
+    require_inline(message, (None,) * len(bodies), short)
 
 
 def test_a_message_opens_to_a_rollout(author, manifest):

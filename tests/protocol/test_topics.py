@@ -33,7 +33,7 @@ def test_another_swarms_topic_is_none_of_ours(manifest):
 
 def test_a_topic_of_another_major_version_is_none_of_ours(manifest):
     with pytest.raises(RemoteError):
-        carried_by(rollouts_topic(manifest, 0).replace("/sapo/1/", "/sapo/2/"), manifest)
+        carried_by(rollouts_topic(manifest, 0).replace("/sapo/2/", "/sapo/1/"), manifest)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -183,8 +183,8 @@ def _write_texts(folder, other):
     for name, (there, instead) in MANIFESTS.items():
         assert there in starter, name
         _write(folder / "manifests" / f"{name}.toml", starter.replace(there, instead, 1).encode())
-    _write(folder / "manifests" / "hinted.toml", starter.encode())
-    _write(folder / "manifests" / "hinted.bootstrap", b"# of the swarm\n/ip4/127.0.0.1/tcp/1\n")
+    hint = 'bootstrap = ["/dnsaddr/seed.example", "/ip4/127.0.0.1/tcp/1"]\n'
+    _write(folder / "manifests" / "hinted.toml", f"{hint}{starter}".encode())
     without_tasks = starter.partition("[[tasks]]")[0]
     _write(folder / "manifests" / "tasks.toml", without_tasks.encode())
     for name, text in CONFIGS.items():

@@ -206,8 +206,8 @@ start --no-train --state states/folder      | 1 | node.sqlite
 {relay} --bootstrap /ip4/1.2.3.4/tcp/1/p2p/12D3KooWx | 1 | cannot be dialled & /p2p/<peer id>
 {relay} --bootstrap /ip4/127.0.0.1/tcp/1 | 1 | does not name the peer id & /p2p/<peer id>
 {relay} --bootstrap /dnsaddr/a/tcp/1     | 1 | cannot be dialled & /p2p/<peer id>
-{relay} --swarm manifests/hinted.toml    | 1 | manifests/hinted.bootstrap, line 2 & does not name the peer id
-doctor --swarm manifests/hinted.toml     | 1 | manifests/hinted.bootstrap, line 2 & does not name the peer id
+{relay} --swarm manifests/hinted.toml    | 1 | manifest 'starter', bootstrap: & does not name the peer id
+doctor --swarm manifests/hinted.toml     | 1 | manifest 'starter', bootstrap: & does not name the peer id
 {relay} --dashboard nonsense          | 1 | dashboard is 'nonsense' & 127.0.0.1:8080 & off
 {relay} --dashboard 127.0.0.1:{busy} | 1 | cannot listen on 127.0.0.1:{busy} & --dashboard
 start {fresh} --local 0                     | 1 | local is 0 & from 1 to 16

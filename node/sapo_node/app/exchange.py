@@ -9,7 +9,7 @@ from sapo_node.app.node import Node
 from sapo_node.ingest.sync import Synchroniser
 from sapo_node.net.address_book import Anchors, KnownPeers
 from sapo_node.net.interface import ConnectedPeers, Network, NotRunningError
-from sapo_protocol import Rollout, evidence_topic, open_message, rollouts_topics, topic_of
+from sapo_protocol import Rollout, encode_message, evidence_topic, open_message, rollouts_topics, topic_of
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,11 @@ async def note_peers(anchors: Anchors, known: KnownPeers, network: Network) -> N
 
 
 async def _publish_rollout(node: Node, publish: Publish, rollout: Rollout, message: bytes) -> None:
-    await _send(publish, topic_of(node.swarm.manifest, rollout.opened.issuer, rollout.header.epoch), message)
+    """Publish a rollout, without its bodies if the message is too long for them (MSG-3): peers request these."""
+    manifest = node.swarm.manifest
+    if len(message) > manifest.inline_bytes:
+        message = encode_message(rollout.opened.envelope, (None,) * len(rollout.bodies))
+    await _send(publish, topic_of(manifest, rollout.opened.issuer, rollout.header.epoch), message)
 
 
 async def _send(publish: Publish, topic: str, message: bytes) -> None:

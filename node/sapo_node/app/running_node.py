@@ -162,7 +162,7 @@ class RunningNode:
             network_id=self._swarm.manifest.network_id.hex(),
             listen=self._config.listen,
             announce=self._config.announce,
-            bootstrap=bootstrap_of(self._config),
+            bootstrap=bootstrap_of(self._config.bootstrap, self._swarm.manifest),
             anchors=anchors.addresses,
             known=known.addresses,
             discover=self._config.mdns,
@@ -301,6 +301,8 @@ class RunningNode:
         manifest = self._swarm.manifest
         if node.counters.epoch(self._swarm.clock.now()) < 0:
             self._session.tell(f"the swarm begins {moment(manifest.genesis)}; the node plays no round before")
+        if manifest.bootstrap and not self._config.bootstrap:
+            self._session.tell(f"dialling the peers that the manifest names: {', '.join(manifest.bootstrap)}")
         if too_long := too_long_for(self._config, manifest.max_completion_bytes):
             self._session.tell(too_long, "attention")
         if learner and learner.ready.memory:

@@ -28,6 +28,11 @@ _TRIED = 4
 async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
     """Raises LocalError if this node cannot build a task of the swarm, or scores it by another version."""
     _require_reasoning_gym(manifest, sandbox.reasoning_gym)
+    if manifest.max_turns > 1:
+        raise LocalError(
+            f"swarm {manifest.name!r} has a task of {manifest.max_turns} turns, and this version plays tasks of one "
+            f"turn; choose another swarm"
+        )
     for task in manifest.tasks:
         is_foreign = task.source is None and plugins.is_foreign(task.dataset)
         reason = sandbox.broken_plugins.get(task.dataset)

@@ -35,6 +35,7 @@ export class Receiver {
   accept(bytes, nowMs, shard = null) {
     const { networkId } = this.manifest;
     const message = readMessage(this.manifest, bytes);
+    if (shard !== null) requireInline(this.manifest, bytes, message.bodies);
     const envelope = readEnvelope(message.envelope);
     const id = envelopeId(envelope, ROLLOUT_DOMAIN, networkId);
     const key = id.toString('hex');
@@ -43,7 +44,6 @@ export class Receiver {
     require(known === undefined || brought.some((k) => !known.has(k)), 'replay', 'no new body');
     const header = verifyRollout(this.manifest, envelope);
     if (shard !== null) requireShard(this.manifest, shard, envelope.issuer, header.epoch);
-    if (shard !== null) requireInline(this.manifest, bytes, message.bodies);
     requireOpen(this.manifest, nowMs, header.epoch);
     requireBodies(header, message.bodies);
     const round = `${envelope.issuer.toString('hex')} ${header.epoch} ${header.counter}`;

@@ -439,7 +439,7 @@ async def group_outweighs_the_round(undefended):
 # The network: real nodes on loopback, on real time.
 
 NETWORK = "ab" * 32
-TOPIC = f"/sapo/1/{NETWORK}/rollouts/0"
+TOPIC = f"/sapo/2/{NETWORK}/rollouts/0"
 NOWHERE = "/ip4/127.0.0.9/tcp/4001"
 
 

@@ -23,7 +23,7 @@ from sapo_node.storage.keys import create_key
 from sapo_protocol import LocalError
 
 NETWORK = "ab" * 32
-TOPIC = f"/sapo/1/{NETWORK}/rollouts/0"
+TOPIC = f"/sapo/2/{NETWORK}/rollouts/0"
 SHORT = Simulation(
     "short",
     (NodeSpec(count=2, round_seconds=2.0),),

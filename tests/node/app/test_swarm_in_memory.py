@@ -366,6 +366,32 @@ async def test_what_gossip_lost_is_pulled(manifest, pulls, least, most, autojump
     assert max(shares) <= most
 
 
+@pytest.mark.parametrize(("inline", "had"), [(0, 0.0), (524_288, 1.0)], ids=["left out", "inline"])
+async def test_gossip_leaves_out_the_bodies_of_long_rounds_and_pulling_brings_them(
+    manifest, inline, had, autojump_clock
+):
+    hub = MemoryHub()
+    peers = [Peer(number, replace(manifest, inline_bytes=inline), hub) for number in (1, 2)]
+    async with trio.open_nursery() as nursery:
+        for peer in peers:
+            await nursery.start(peer.network.run)
+        async with trio.open_nursery() as playing:
+            for peer in peers:
+                playing.start_soon(play_one, peer, 5)
+        assert [with_bodies(peer) for peer in peers] == [had] * 2
+        for peer in peers:
+            nursery.start_soon(pull, peer.node, peer.network)
+        await trio.sleep(60)
+        nursery.cancel_scope.cancel()
+    assert [with_bodies(peer) for peer in peers] == [1.0] * 2
+
+
+def with_bodies(peer):
+    """The share of the received envelopes whose bodies are all here."""
+    ((share,),) = peer.database.rows("SELECT avg(received = 15) FROM seen")
+    return share
+
+
 async def test_a_swarm_that_was_parted_catches_up_by_pulling(manifest, autojump_clock):
     hub = MemoryHub()
     peers = [Peer(number, manifest, hub) for number in range(1, 5)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 SWARM = "ab" * 32
-TOPIC = f"/sapo/1/{SWARM}/rollouts/0"
+TOPIC = f"/sapo/2/{SWARM}/rollouts/0"
 LOOPBACK = "/ip4/127.0.0.1/tcp/0"
 SEEN_SECONDS = 1
 

@@ -39,7 +39,7 @@ LOOPBACK = "/ip4/127.0.0.1/tcp/0"
 
 
 def topic_of(network_id: str, shard: int = 0) -> str:
-    return f"/sapo/1/{network_id}/rollouts/{shard}"
+    return f"/sapo/2/{network_id}/rollouts/{shard}"
 
 
 TOPIC = topic_of(SWARM)
@@ -142,7 +142,7 @@ class Probe:
     @property
     def refusing(self) -> str:
         """A second topic, on which every node refuses everything."""
-        return f"/sapo/1/{self.network_id}/evidence"
+        return f"/sapo/2/{self.network_id}/evidence"
 
     async def refuse(self, _sender: str, data: bytes) -> Verdict:
         self.refused.append(data)

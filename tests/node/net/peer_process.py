@@ -27,7 +27,7 @@ async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> No
         bootstrap=bootstrap,
         discover=not bootstrap and listen.startswith("/ip4/0.0.0.0"),
     )
-    channels = {f"/sapo/1/{network_id}/rollouts/0": Channel(accept, 900_000)}
+    channels = {f"/sapo/2/{network_id}/rollouts/0": Channel(accept, 900_000)}
     name = peer_id(bytes(SigningKey(seed).verify_key))
     network = Libp2pNetwork(settings, name, channels, admit=lambda _: True, notify=lambda _: None)
     async with trio.open_nursery() as nursery:

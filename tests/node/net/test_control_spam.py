@@ -19,7 +19,7 @@ from sapo_node.net.seen_cache import message_id
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until
 
-TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+TOPIC = "/sapo/2/" + "ab" * 32 + "/rollouts/0"
 HEARTBEATS = 10.0  # seconds, of one each
 
 

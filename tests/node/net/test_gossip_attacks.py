@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HASTY = NetworkDefences(frame_seconds=0.5)
 OUR_PLACE = "/ip4/127.0.0.1/tcp/4001"
 ANOTHER = create_new_key_pair(bytes(32))
-OUR_TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+OUR_TOPIC = "/sapo/2/" + "ab" * 32 + "/rollouts/0"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from libp2p.pubsub.pb import rpc_pb2
 if TYPE_CHECKING:
     from tests.node.net.conftest import Probe, Start, Until
 
-TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+TOPIC = "/sapo/2/" + "ab" * 32 + "/rollouts/0"
 
 
 def name(probe: "Probe") -> ID:

@@ -30,7 +30,7 @@ from stock_libp2p import stock_host
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Start, Until
 
-TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+TOPIC = "/sapo/2/" + "ab" * 32 + "/rollouts/0"
 SERVED_SECONDS = 4.0  # a node that is well takes less than one
 FORGET_SECONDS = 2.5  # both nodes forget after one second; the library's table is swept once a second
 BAD_MESSAGES = 40  # twice what a ban takes

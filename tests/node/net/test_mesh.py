@@ -14,7 +14,7 @@ from sapo_node.net.router import CROWDED_BACK_OFF, OPPORTUNITY_BEATS
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Start, Until
 
-TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+TOPIC = "/sapo/2/" + "ab" * 32 + "/rollouts/0"
 
 
 def score(node: "Probe", peer: str) -> float:

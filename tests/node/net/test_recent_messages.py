@@ -11,7 +11,7 @@ from sapo_node.net.seen_cache import message_id
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Start, Until
 
-TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+TOPIC = "/sapo/2/" + "ab" * 32 + "/rollouts/0"
 LARGE = bytes(120_000)
 
 

@@ -12,7 +12,7 @@ from sapo_node.net.interface import AskFailed, Malformed, Requests
 from sapo_protocol import Layer, RemoteError
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
-PROTOCOL = "/sapo/1/test/pull"
+PROTOCOL = "/sapo/2/test/pull"
 
 
 def answering(answer):

@@ -8,7 +8,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from sapo_node.net import router
 from sapo_node.net.router import excess_of, sanitise
 
-TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+TOPIC = "/sapo/2/" + "ab" * 32 + "/rollouts/0"
 
 
 def rpc(kind: str, count: int) -> Any:

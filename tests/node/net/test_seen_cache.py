@@ -84,5 +84,5 @@ async def test_what_has_passed_is_not_kept(autojump_clock: MockClock) -> None:
 
 
 def test_the_id_of_a_message_is_that_of_the_spec_and_differs_by_topic() -> None:
-    assert message_id("/sapo/1/x/evidence", b"m") == sha256(b"/sapo/1/x/evidence\0m").digest()
-    assert message_id("/sapo/1/x/evidence", b"m") != message_id("/sapo/1/x/rollouts/0", b"m")
+    assert message_id("/sapo/2/x/evidence", b"m") == sha256(b"/sapo/2/x/evidence\0m").digest()
+    assert message_id("/sapo/2/x/evidence", b"m") != message_id("/sapo/2/x/rollouts/0", b"m")

@@ -30,9 +30,15 @@ async def test_a_swarm_on_another_version_of_reasoning_gym_is_refused(sandbox):
 
 async def test_a_swarm_that_scores_by_a_version_that_is_not_here_is_refused(sandbox):
     """Else this node would take every honest peer for a liar."""
-    later = replace(STARTER, tasks=(replace(STARTER.tasks[0], scorer=2),))
-    with pytest.raises(LocalError, match="scores products by version 2"):
+    later = replace(STARTER, tasks=(replace(STARTER.tasks[0], scorer=3),))
+    with pytest.raises(LocalError, match="scores products by version 3"):
         await require_catalogue(later, sandbox)
+
+
+async def test_a_swarm_with_a_task_of_two_turns_is_refused(sandbox):
+    talk = replace(STARTER, tasks=(*STARTER.tasks, replace(STARTER.tasks[0], turns=2)))
+    with pytest.raises(LocalError, match="swarm 'starter' has a task of 2 turns, and this version plays"):
+        await require_catalogue(talk, sandbox)
 
 
 async def test_a_task_that_takes_too_long_is_named_and_not_the_first_one(sandbox, monkeypatch):

@@ -76,7 +76,7 @@ async def what_joining_says(datasets):
         with trio.fail_after(60):
             await nursery.start(sandbox.run)
         for dataset in datasets:
-            tasks = (replace(starter.tasks[0], dataset=f"evil.{dataset}", config={}),)
+            tasks = (replace(starter.tasks[0], dataset=f"evil.{dataset}", config={}, scorer=1),)
             try:
                 await require_catalogue(replace(starter, tasks=tasks), sandbox)
                 said[dataset] = ""

@@ -251,7 +251,9 @@ def doctor(config: Config, *, repair: bool, passphrase: str | None, json_output:
     findings: list[Finding] = []
 
     async def look() -> None:
-        async for finding in examine(replace(config, bootstrap=bootstrap_of(config))):
+        async for finding in examine(
+            replace(config, bootstrap=bootstrap_of(config.bootstrap, load_manifest(config.swarm)))
+        ):
             findings.append(finding)
             if not json_output:
                 Terminal().print(_line(finding), soft_wrap=True)
