@@ -1,4 +1,4 @@
-"""The scorers: any text at all gets a verdict, the same each time and soon."""
+"""The scorers: any text at all gets a verdict, the same each time and soon, and no wrapper makes a wrong one right."""
 
 import functools
 import time
@@ -17,6 +17,18 @@ CONFIGS = {**{dataset: {} for dataset in sorted(DATASETS)}, **INTEROP}
 DATASET = list(CONFIGS)
 SECONDS = 0.05
 CLOSE = "</answer>"
+WRAPPERS = (
+    "**X**",
+    "`X`",
+    "$X$",
+    r"\(X\)",
+    r"\boxed{X}",
+    '"X"',
+    "\u201cX\u201d",
+    "= X",
+    "The answer is X.",
+    "```\nX\n```",
+)
 
 
 @functools.cache
@@ -47,11 +59,15 @@ def fuzz(data: bytes) -> None:
     source = Source(data)
     dataset = DATASET[source.below(len(DATASET))]
     text = completion(source)
+    wrapper = WRAPPERS[len(data) % len(WRAPPERS)]
     for task in tasks(dataset):
         first = verdict(dataset, task, text)
         assert first in (0, 1)
         assert score(task, text) == first
-        assert not first or CLOSE in text
+        assert not first or CLOSE[:-1] in text.lower()
+        # Tags in the text would end the wrapped answer before its wrapper does.
+        if "<" not in text and not score(task, f"<answer>{text}{CLOSE}"):
+            assert not score(task, f"<answer>{wrapper.replace('X', text)}{CLOSE}")
 
 
 def seeds() -> Iterator[bytes]:
@@ -62,13 +78,18 @@ def seeds() -> Iterator[bytes]:
             yield bytes([index, 2, 0, 0]) + answer
             yield bytes([index, 0, 0, 0]) + b"I think: <answer>" + answer + b"</answer>"
             yield bytes([index, 3, 0, 1]) + answer[:1] + b"\xff\xf0" + answer
-            for almost in (b"<answer>%b", b"<answer>%b</answer", b"<answer>%b</ANSWER>", b"%b</answer>", b"%b"):
+            for almost in (b"<answer>%b", b"<answer>%b</answer", b"<Answer >%b</ANSWER>", b"%b</answer>", b"%b"):
                 yield bytes([index, 0, 0, 0]) + almost % answer
+        for wrapper in WRAPPERS:
+            yield bytes([index, 2, 0, 0]) + wrapper.replace("X", tasks(dataset)[0].answer).encode()
+    number = DATASET.index("interop_sum")
+    for text in ("- 1,234.0", "\u2212 1{,}234", "**Answer:** $\\boxed{\\text{1 234}}$.", "```text\n+12.\n```", "1,23"):
+        yield bytes([number, 2, 0, 0]) + text.encode()
     logic = DATASET.index("propositional_logic")
     for text in ("(P ∧ ¬Q)", "¬(P → (Q ∧ R))", "¬¬¬(A ↔ B)"):
         yield bytes([logic, 2, 0, 0]) + text.encode()
     fraction = DATASET.index("fraction_simplification")
-    for text in (r"$\frac{1}{2}$", r"\dfrac{3}{4}", "$3 / 4$"):
+    for text in (r"$\frac{1}{2}$", r"\dfrac{3}{4}", "$3 / 4$", r"\tfrac12", "7/21 = 1/3"):
         yield bytes([fraction, 2, 0, 0]) + text.encode()
     matrix = DATASET.index("binary_matrix")
     for text in ("[[0, 1], [2, 3]]", "[0, 1],\n[1 0]", "0 1\n1 2"):
