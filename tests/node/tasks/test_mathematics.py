@@ -18,7 +18,8 @@ from sapo_node.tasks.mathematics.tokens import tokens
 from sapo_node.tasks.mathematics.tree import MAX_TEXT, MAX_TOKENS, UnreadableError
 from sapo_node.tasks.task import Task
 
-PAIRS = tomllib.loads((Path(__file__).parent / "math_pairs.toml").read_text("utf-8"))["pair"]
+LISTS = tomllib.loads((Path(__file__).parent / "math_pairs.toml").read_text("utf-8"))
+PAIRS = LISTS["pair"]
 DECIMALS_OF_IRRATIONALS = {"1.414214", "1.41421356", "3.141593", "3.14159265"}
 
 
@@ -268,44 +269,9 @@ def test_any_text_gets_a_verdict_that_does_not_depend_on_the_order(one, other):
     assert equal("12", one) == equal(one, "12")
 
 
-def filled(unit, head="", tail=""):
-    return head + unit * ((MAX_TEXT - len(head) - len(tail)) // len(unit)) + tail
-
-
-HOSTILE = (
-    *map(
-        filled, ["(", "{", "[", "\\{", "\\frac", "\\frac{1}{", "\\sqrt", "\\sqrt{", "2^", "2^{", "-", "|", "|x", "x'"]
-    ),
-    *map(
-        filled, ["\\pm", "\\pm1", "9", "a b ", "\\text{", "\\sin ", "\\sin^2", "\\log_2", "\\left(", "$", " ", "1 or "]
-    ),
-    *map(
-        filled,
-        ["\\begin{matrix}", "x_{", "\\mathbb R", "\u0661", "\\exp ", "e^{", "\\lfloor", "\\binom{170}{85}", "and "],
-    ),
-    *(
-        filled(unit, "1")
-        for unit in ["+1", "*2", "/3", ",1", ";1", ":1", "=1", " 234", ",234", "\\!,234", "<x", "!", "_1"]
-    ),
-    *(
-        filled(unit, "1")
-        for unit in ["+1/7", "+1/9999999999999937", "+\\sqrt{10007}", "+\\ln 99991", "+\\tan x", "+|x|"]
-    ),
-    *(
-        filled(unit, "1")
-        for unit in ["+x^{1/3}", "+2^{2^x}", "+(1+i)^{999999}", "+9^{9^{9^9}}", "+170!", "+x^{y}", "+0^0"]
-    ),
-    *(filled(unit, "x<1") for unit in [",x<1", " or -x<-1", "<1", " or x>1"]),
-    *(filled(unit, "(1,2)") for unit in [",(1,2)", "\\cup(1,2)", "(1,2)"]),
-    *(filled("aaa ", "5 "), filled("aaaaa", "5 "), filled("&1", "\\begin{matrix}1", "\\end{matrix}"), filled("%", "5")),
-    *(
-        filled("9", "0."),
-        filled("\\overline{3}", ".3"),
-        filled("1 1/2+", "", "1"),
-        filled("\\dfrac1", "1"),
-        filled("x,", "", "x"),
-    ),
-)
+HOSTILE = [
+    head + unit * ((MAX_TEXT - len(head) - len(tail)) // len(unit)) + tail for unit, head, tail in LISTS["hostile"]
+]
 
 
 def test_there_are_many_hostile_texts_and_each_is_long():
