@@ -7,10 +7,9 @@ from typing import Any
 
 import trio
 
-from sapo_node.tasks import DATASETS
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_protocol import TaskSpec
+from sapo_protocol import load_manifest, shipped_manifests
 
 
 class Shared:
@@ -36,7 +35,7 @@ def running_sandbox() -> Iterator[Shared]:
     ready, scope = Event(), trio.CancelScope()
 
     async def run() -> None:
-        sandbox = Sandbox(TaskSpec(dataset, {}, 1) for dataset in DATASETS)
+        sandbox = Sandbox([task for name in shipped_manifests() for task in load_manifest(name).tasks])
         with scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(sandbox.run)
