@@ -18,7 +18,6 @@ from types import MappingProxyType
 
 from sapo_node.storage.files import for_owner_alone, sync, work_folder
 from sapo_node.tasks import TaskError, score
-from sapo_node.tasks.row_scorers import ROW_SCORERS
 from sapo_node.tasks.rows import (
     MAX_LINE,
     MIN_ROWS,
@@ -104,8 +103,6 @@ def open_rows(tasks: Iterable[TaskSpec], folder: Path) -> Rows:
             raise LocalError(f"two tasks of the swarm are called {task.dataset}; a task from a file needs its own name")
         if task.config:
             raise LocalError(f"the task {task.dataset} comes from a file, so its config must be empty")
-        if task.source.answers not in ROW_SCORERS:
-            raise LocalError(f"this version cannot compare the answers of {task.dataset}: {task.source.answers}")
         try:
             rows[task.dataset] = RowFile(place_of(folder, task.source.file), task.dataset, task.source)
         except NoSuchFile as error:

@@ -16,7 +16,7 @@ import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from string import ascii_uppercase
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from sapo_node.tasks.task import FIRST_EXAMPLE_SEED, Task
@@ -39,6 +39,7 @@ _HELD_OUT, _EXAMPLES = 16, 64
 """One of 64 rows is for worked examples. Three more of each 64 are held out, so together one of 16."""
 
 _BLANK = " \t\r\n"
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -101,9 +102,14 @@ def _choices(value: object) -> tuple[str, ...]:
     choices = tuple(_clean(each, "choice") for each in value)
     if not 2 <= len(choices) <= MAX_CHOICES:
         raise RowError(f"it has {len(choices)} choices; give 2 to {MAX_CHOICES}")
-    if len({each.lower() for each in choices}) < len(choices):
+    if len({in_lower_case(each) for each in choices}) < len(choices):
         raise RowError("two of its choices are the same")
     return choices
+
+
+def in_lower_case(text: str) -> str:
+    """Return a text with small letters for A to Z. `str.lower` depends on the tables of this version of Python."""
+    return text.translate(_LOWER)
 
 
 def _letter(answer: object, choices: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from sapo_node.cli.terminal import say, say_json
 from sapo_node.storage.row_files import Checked, check, place_of, store
 from sapo_node.tasks import DATASETS, SCORER_VERSION
 from sapo_node.tasks.interop import DATASETS as INTEROP
-from sapo_node.tasks.row_scorers import ROW_SCORERS
 from sapo_node.tasks.rows import split
 from sapo_protocol import AnswerKind, LocalError
 from sapo_protocol.limits import MAX_DATASET_BYTES, MAX_ORIGIN_BYTES
@@ -28,7 +27,7 @@ _MOST_BY_A_CONSTANT = 0.15
 @click.argument("data", type=PATH)
 @option(
     "--scorer",
-    type=click.Choice([str(kind) for kind in ROW_SCORERS]),
+    type=click.Choice([str(kind) for kind in AnswerKind]),
     required=True,
     help="How an answer is compared with the reference.",
 )
