@@ -53,7 +53,7 @@ async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
                 f"installed here; install the version that the manifest names"
             )
     for number, task in enumerate(manifest.tasks, 1):
-        # Each in a batch of its own: a task that ends its process, or takes too long, fails all others of its batch.
+        # Each in a batch of its own: the items of a batch share its processor time.
         if await sandbox.score([ScoreRequest(task.dataset, task.config, 0, (_ANSWER,))]) == [None]:
             raise LocalError(
                 f"task {number} of swarm {manifest.name!r}, {task.dataset} with {dict(task.config)}, cannot be built "
