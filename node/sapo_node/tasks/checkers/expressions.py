@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
-from sapo_node.tasks.checkers.notation import rational
+from sapo_node.tasks.checkers.notation import balanced, rational
 from sapo_node.tasks.task import Task
 
 _SIGNS = str.maketrans({"×": "*", "·": "*", "⋅": "*", "÷": "/", "−": "-", "–": "-"})  # noqa: RUF001 - signs of people
@@ -113,8 +113,9 @@ def share_of_complex(task: Task, answer: str) -> Fraction:
 
 
 def _complex(text: str) -> tuple[Fraction, Fraction] | None:
-    text = text.strip("()")
-    parts = polynomial(text.lower().replace("j", "i"))
+    if not balanced(text):
+        return None
+    parts = polynomial(text.strip("()").lower().replace("j", "i"))
     if parts is None or not parts.keys() <= {(), (("i", 1),)}:
         return None
     return parts.get((), Fraction(0)), parts.get((("i", 1),), Fraction(0))
@@ -143,7 +144,7 @@ def _numbers(text: str) -> list[Fraction]:
     """
     parts = _unsized(_DEGREES.sub("", text)).strip(" ()[]").split(",")
     numbers = [number for part in parts if (number := rational(part.strip(" "))) is not None]
-    return numbers if len(numbers) == len(parts) else []
+    return numbers if len(numbers) == len(parts) and balanced(text) else []
 
 
 _TOKEN = re.compile(r"[0-9]{1,9}|[-+*/()]")

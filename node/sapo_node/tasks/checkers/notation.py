@@ -3,6 +3,12 @@
 import re
 from fractions import Fraction
 
+
+def balanced(text: str) -> bool:
+    """Return whether the text has as many closing as opening brackets of each kind."""
+    return all(text.count(opening) == text.count(closing) for opening, closing in ("()", "[]", "{}"))
+
+
 _BRACKETED = re.compile(r"\[([^\[\]]*)\]")
 _OUTSIDE = "[](){}, ;\t\r\n"
 _CELL = re.compile(r"[^ \t\r\n,;|\"'`]+")
@@ -15,6 +21,8 @@ def table(text: str) -> list[list[str]]:
     A row stands on a line or in brackets. Blanks, commas, semicolons, bars or quotes separate cells. A line of dashes,
     plus and equals signs with two signs or more separates rows.
     """
+    if not balanced(text):
+        return []
     if "[" in text:
         if _BRACKETED.sub("", text).strip(_OUTSIDE):
             return []
@@ -34,6 +42,8 @@ def sequence(element: re.Pattern[str], text: str) -> list[re.Match[str]]:
     """
     found: list[re.Match[str]] = []
     position = 0
+    if not balanced(text):
+        return []
     while position < len(text):
         if match := element.match(text, position):
             found.append(match)
