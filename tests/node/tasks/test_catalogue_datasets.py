@@ -114,6 +114,31 @@ OWN_FORMS: Mapping[str, Mapping[str, Form]] = {
     "ab": LISTS | BLANKS | {"no blanks": entries("")},
     "arc_agi": GRIDS,
     "binary_matrix": GRIDS,
+    **dict.fromkeys(("kakurasu", "mini_sudoku", "n_queens", "sudoku", "survo"), GRIDS),
+    "complex_arithmetic": {"no blanks": lambda answer: answer.replace(" ", "")},
+    "countdown": {
+        "no blanks": lambda answer: answer.replace(" ", ""),
+        "times": lambda answer: answer.replace("*", "×"),
+    },
+    "cryptarithm": {
+        "lines": lambda answer: answer.replace(",", "\n"),
+        "colons": lambda answer: answer.replace("=", ": "),
+    },
+    "futoshiki": {
+        "no signs": lambda answer: "\n".join(" ".join(re.findall("[0-9]", line)) for line in answer.split("\n")[::2])
+    },
+    "graph_color": {"no quotes": lambda answer: answer.replace('"', "")},
+    "jugs": {"lines": lambda answer: "\n".join(re.findall('"([^"]+)"', answer))},
+    "knights_knaves": {"lower case": str.lower, "lines": lambda answer: answer.replace(", ", "\n")},
+    "polynomial_multiplication": {"carets": lambda answer: answer.replace("**", "^").replace("*", "")},
+    "quantum_lock": {
+        "commas": lambda answer: answer.replace(" →", ","),
+        "letters": lambda answer: answer.replace(" → ", ""),
+    },
+    "shortest_path": {"arrows": lambda answer: answer.replace(" ", " → "), "upper case": str.upper},
+    "simple_integration": {"no constant": lambda answer: answer.removesuffix(" + C")},
+    "sokoban": {"blanks": " ".join, "lower case": str.lower},
+    "tower_of_hanoi": {"commas": lambda answer: answer.replace("\n", ", "), "lower case": str.lower},
     "bitwise_arithmetic": {
         "upper case": lambda answer: answer.upper().replace("0X", "0x"),
         "all upper case": str.upper,
@@ -284,8 +309,13 @@ OTHER = {
     **dict(zip(ascii_letters, ascii_letters[1:] + "y", strict=True)),
     **dict(("BA", "fe", "FE", "✅❌", "❌✅")),
 }
-NEAR_MISSES: Mapping[str, Form] = dict.fromkeys(("coin_flip", "decimal_arithmetic", "number_format"), first_changed)
-"""Where the last digit may differ, the first one is changed."""
+NEAR_MISSES: Mapping[str, Form] = dict.fromkeys(
+    ("coin_flip", "complex_arithmetic", "decimal_arithmetic", "graph_color", "number_format"), first_changed
+) | {
+    "jugs": lambda answer: f'{answer[:-1]}, "empty A", "empty B", "empty C"]',
+    "quantum_lock": lambda answer: f"{answer} → A",
+}
+"""Where the last digit may differ, the first one is changed. Where another plan may be correct, it goes astray."""
 
 
 def by_day_and_night(*, day: int, night: int) -> Any:
