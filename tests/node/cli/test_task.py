@@ -11,7 +11,7 @@ from sapo_node.cli.main import main
 from sapo_node.cli.tasks.check import _of_other, _survey, judge, other_pythons
 from sapo_node.cli.tasks.chosen import Chosen, chosen, parse_config
 from sapo_node.cli.tasks.survey import Item, Survey, survey
-from sapo_protocol import LocalError
+from sapo_protocol import LocalError, load_manifest, render_manifest
 
 GOOD = """
 import random
@@ -58,7 +58,7 @@ def test_the_list_names_the_swarms_of_a_data_set_and_fits_into_80_columns(run_he
 def test_an_item_is_shown_as_the_model_sees_it(run_here):
     found = shown(run_here, "products", "--swarm", "starter", "--seed", "3", "--examples", "2")
     assert [each["role"] for each in found["messages"]] == ["system", *["user", "assistant"] * 2, "user"]
-    assert found["task"]["config"] == {"min_digits": 2, "max_digits": 2}
+    assert found["config"] == {"min_digits": 2, "max_digits": 2}
     assert found["forms"] == [form.format(found["answer"]) for form in ("**{}**", r"\boxed{{{}}}", "The answer is {}.")]
 
 
@@ -92,6 +92,28 @@ def test_a_table_is_shown_in_a_terminal_of_80_columns(run_here, monkeypatch):
     assert code == 0
     assert max(map(len, told.out.splitlines())) <= 80
     assert "earns level 0 of 1" in told.out
+
+
+@pytest.fixture
+def swarm_of_a_file(tmp_path, monkeypatch, run_here):
+    """The manifest of a swarm whose one task, `sums`, comes from a file, of which this machine has a copy."""
+    monkeypatch.setenv("SAPO_NODE_STATE", str(tmp_path / "state"))
+    rows = "".join(json.dumps({"prompt": f"{n} + 1?", "answer": str(n + 1)}) + "\n" for n in range(60))
+    (tmp_path / "sums.jsonl").write_text(rows)
+    code, told = run_here(main, "task", "file", tmp_path / "sums.jsonl", "--scorer", "number")
+    assert code == 0, told.err
+    head = render_manifest(load_manifest("interop")).partition("[[tasks]]")[0]
+    (tmp_path / "sums.toml").write_text(f"{head}\n{told.out}")
+    return tmp_path / "sums.toml"
+
+
+def test_a_row_of_a_file_is_shown_and_is_checked_by_another_command(run_here, swarm_of_a_file):
+    found = shown(run_here, "sums", "--swarm", swarm_of_a_file, "--seed", "4")
+    row, example = found["messages"][-1]["content"], found["messages"][1]["content"]
+    assert row == f"{int(found['answer']) - 1} + 1?" != example
+    code, told = run_here(main, "task", "check", "sums", "--swarm", swarm_of_a_file)
+    assert code == 1
+    assert "`sapo-node task file` checks" in told.err
 
 
 @pytest.mark.parametrize("text", ['{"max": 9}', "{ max = 9 }", "max = 9"])

@@ -22,7 +22,7 @@ from sapo_node.cli.terminal import Terminal, say_json
 from sapo_node.groups.prompt import MAX_EXAMPLES
 from sapo_node.tasks import catalogue
 from sapo_node.tasks.build import MAX_SEED
-from sapo_protocol import load_manifest, shipped_manifests
+from sapo_protocol import LocalError, load_manifest, shipped_manifests
 from sapo_protocol.limits import MAX_LEVELS
 
 _OUTCOMES = {Outcome.PASSED: ("✓", "green"), Outcome.FAILED: ("✗", "bold red"), Outcome.SKIPPED: ("·", "yellow")}
@@ -122,19 +122,19 @@ def show(
 
 def _lines(shown: View) -> Iterator[RenderableType]:
     """Yield each part of the view under its title."""
-    of = shown.task
-    levels = "1 level" if of.levels == 1 else f"{of.levels} levels"
-    yield Text.assemble((of.dataset, "bold"), f", seed {shown.seed}, {levels}, configuration {json.dumps(of.config)}\n")
+    levels = "1 level" if shown.levels == 1 else f"{shown.levels} levels"
+    facts = f", seed {shown.seed}, {levels}, configuration {json.dumps(shown.config)}\n"
+    yield Text.assemble((shown.dataset, "bold"), facts)
     for message in shown.messages:
         yield _part(message["role"], message["content"])
     yield _part("reference", shown.answer)
-    if shown.earned < of.levels:
-        yield _part("", f"it earns level {shown.earned} of {of.levels}: the dataset's own answer is incorrect here")
+    if shown.earned < shown.levels:
+        yield _part("", f"it earns level {shown.earned} of {shown.levels}: the dataset's own answer is incorrect here")
     for number, form in enumerate(shown.forms):
         yield _part("" if number else "also accepted", form)
     if shown.given:
         yield _part("your answer", shown.given.text)
-        yield _part("", f"earns level {shown.given.level} of {of.levels}: {shown.given.reason}")
+        yield _part("", f"earns level {shown.given.level} of {shown.levels}: {shown.given.reason}")
 
 
 def _part(title: str, text: str) -> Table:
@@ -173,6 +173,8 @@ def check(
     sapo-node task check ./my_task.py --config 'max = 9' --levels 7
     """  # noqa: D301 - click reads the backspace
     with chosen(named, config, swarm, levels) as found:
+        if found.rows:
+            raise LocalError(f"the items of {named} are rows of a file, which `sapo-node task file` checks")
         trio.run(partial(_check, found, items, json_output=json_output))
 
 

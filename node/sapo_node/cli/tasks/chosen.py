@@ -11,9 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from sapo_node.app.config import load_config
 from sapo_node.groups.prompt import task_name
-from sapo_node.tasks import catalogue, plugins
-from sapo_protocol import LocalError, load_manifest
+from sapo_node.storage.row_files import RowFile, open_rows
+from sapo_node.tasks import Task, build_task, catalogue, plugins
+from sapo_protocol import LocalError, TaskSpec, load_manifest
 from sapo_protocol.toml import parse_toml
 
 _OWN = "own"
@@ -30,6 +32,12 @@ class Chosen:
     """L, the level of a correct completion."""
     path: tuple[str, ...] = ()
     """What another process adds to its `sys.path` to find the dataset."""
+    rows: RowFile | None = None
+    """The file that has the items; None for a dataset."""
+
+    def build(self, seed: int) -> Task:
+        """Return the item of a seed. Raises TaskError if there is none."""
+        return self.rows.task(seed) if self.rows else build_task(self.dataset, self.config, seed)
 
 
 @contextmanager
@@ -45,8 +53,10 @@ def chosen(named: str, config: str | None, swarm: str | None, levels: int | None
         with _installed(Path(named)) as (dataset, path):
             yield Chosen(dataset, parse_config(config), levels or 1, path)
     elif swarm is not None:
-        found = _of_swarm(named, swarm)
-        yield Chosen(found.dataset, found.config if config is None else parse_config(config), levels or found.levels)
+        spec = _of_swarm(named, swarm)
+        rows = open_rows([spec], load_config(None).task_files).get(spec.dataset)
+        changed = spec.config if config is None else parse_config(config)
+        yield Chosen(spec.dataset, changed, levels or spec.levels, rows=rows)
     else:
         _require_known(named)
         yield Chosen(named, parse_config(config), levels or 1)
@@ -71,17 +81,14 @@ def parse_config(text: str | None) -> dict[str, Any]:
     return found
 
 
-def _of_swarm(named: str, swarm: str) -> Chosen:
+def _of_swarm(named: str, swarm: str) -> TaskSpec:
     manifest = load_manifest(swarm)
     names = {task_name(manifest, spec.dataset, spec.config): spec for spec in manifest.tasks}
     if named not in names:
         several = [each for each in names if names[each].dataset == named]
         known = ", ".join(map(repr, several or names))
         raise LocalError(f"swarm {manifest.name!r} has no task {named!r}; give one of {known}")
-    spec = names[named]
-    if spec.source is not None:
-        raise LocalError(f"the items of {named} are rows of a file: see `sapo-node task file --help`")
-    return Chosen(spec.dataset, spec.config, spec.levels)
+    return names[named]
 
 
 def _require_known(dataset: str) -> None:

@@ -1,10 +1,12 @@
 """An item of a task as a model sees it, its reference answer, and what an answer to it earns."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sapo_node.cli.tasks.chosen import Chosen
 from sapo_node.groups.prompt import Prompt, chat, task_name
-from sapo_node.tasks import Task, build_task, score, task_digest, worked_example
+from sapo_node.tasks import Task, score, task_digest, worked_example
 from sapo_node.tasks.answer import ANSWER_BEGIN, ANSWER_END, extract_answer
 from sapo_node.tasks.score import refusal
 from sapo_node.verification.catalogue import example_requests, examples_from
@@ -33,7 +35,9 @@ class Answer:
 class View:
     """An item as a model sees it, and what only the node knows."""
 
-    task: Chosen
+    dataset: str
+    config: Mapping[str, Any]
+    levels: int
     seed: int
     messages: list[dict[str, str]]
     """The messages of the chat: `role` and `content`."""
@@ -47,10 +51,12 @@ class View:
 
 def view(task: Chosen, seed: int, examples: int, given: str | None) -> View:
     """Build an item with its worked examples, and score the answer `given`. Raises TaskError if there is no item."""
-    item = build_task(task.dataset, task.config, seed)
+    item = task.build(seed)
     earned = _earned(item, item.answer, task.levels)
     return View(
-        task,
+        task.dataset,
+        task.config,
+        task.levels,
         seed,
         chat(_prompt(task, item, examples)),
         item.answer,
@@ -63,7 +69,7 @@ def view(task: Chosen, seed: int, examples: int, given: str | None) -> View:
 def _prompt(task: Chosen, item: Task, examples: int) -> Prompt:
     """Return the prompt with the worked examples that a node shows its model."""
     manifest = replace(load_manifest("interop"), tasks=(TaskSpec(task.dataset, task.config, weight=1),))
-    built = [build_task(task.dataset, task.config, each.seed) for each in example_requests(manifest, examples)]
+    built = [task.build(each.seed) for each in example_requests(manifest, examples)]
     results = [Scored(each.prompt, task_digest(each.prompt, each.answer), (), worked_example(each)) for each in built]
     found = examples_from(manifest, results, examples)
     return found.prompt(task_name(manifest, task.dataset, task.config), item.prompt)
