@@ -166,6 +166,13 @@ def test_an_endless_answer_is_a_fault_of_its_item(module, monkeypatch):
     ] * 2
 
 
+def test_a_module_that_evaluates_an_answer_is_told_so(run_here, module):
+    file = module("def earns(prompt, answer, given): return eval(given) == int(answer)")
+    code, told = run_here(main, "task", "check", file, "--items", "20")
+    assert code == 1
+    assert "ended its process with status 9: `earns` must never evaluate an answer" in told.err
+
+
 def test_an_item_that_depends_on_the_hash_seed_is_found(module):
     file = module("def item(config, seed): return ' '.join({'a', 'b', 'c', 'd', str(seed)}), str(seed)")
     with chosen(str(file), None, None, None) as task:

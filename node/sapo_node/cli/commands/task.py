@@ -1,7 +1,7 @@
 """Show and check tasks: `task list`, `task show`, `task check`, `task file`."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 
@@ -108,7 +108,7 @@ def show(
     \b
     sapo-node task show products
     sapo-node task show products --swarm starter --seed 5 --answer '**1,024**'
-    sapo-node task show ./my_task.py --config 'max = 9' --levels 7 --answer 'x x +'
+    sapo-node task show ./my_task.py --config 'max = 9' --levels 7
     """  # noqa: D301 - click reads the backspace
     with chosen(named, config, swarm, levels) as found:
         shown = view(found, seed, examples, answer)
@@ -158,15 +158,17 @@ def check(
     """Check a task as a swarm will use it. The exit code is 1 if a check fails.
 
     \b
-    items              every seed gives an item, and every answer a verdict
-    lengths, speed     prompts, references and examples are short, items and answers quick
+    items, speed       every seed gives an item, every answer a verdict, quickly
+    lengths            prompts, references and examples are within the limits
     reference          the reference answer earns the highest level
-    hostile answers    code, foreign digits and floods of one sign are never correct, and are scored in bounded time
-    constant answers   no answer that needs no knowledge of the item earns more than .15 on average
-    again, in reverse order, python3.12 and others
-                       items and rewards are the same in another process with another hash seed, in another order,
-                       and with the other versions of Python on this machine that have sapo-node
-    sandbox            the task runs confined, where no module can be imported and no file opened
+    hostile answers    code, foreign digits and floods of one sign earn nothing
+    constant answers   no answer earns more than .15 without reading the prompt
+    again, in reverse order, python3.12 ...
+                       items and rewards are the same with another hash seed,
+                       in another order, and with each other Python on this
+                       machine that has sapo-node
+    sandbox            the task runs confined, where it can import no module
+                       and open no file
 
     \b
     sapo-node task check chain_sum
@@ -184,24 +186,25 @@ async def _check(found: Chosen, items: int, *, json_output: bool) -> None:
         async for finding in findings_of(found, items, status.update):
             findings.append(finding)
             if not json_output:
-                Terminal().print(_rows([finding]))
+                status.stop()  # or the row would begin behind the line of progress
+                Terminal().print(_row(finding))
+                status.start()
     if json_output:
         say_json([asdict(finding) for finding in findings])
     if any(finding.outcome is Outcome.FAILED for finding in findings):
         raise click.exceptions.Exit(1)
 
 
-def _rows(findings: Sequence[Finding]) -> Table:
+def _row(finding: Finding) -> Table:
+    mark, style = _OUTCOMES[finding.outcome]
+    text = Text(finding.text)
+    if finding.advice:
+        text.append(f"\n{finding.advice}", "yellow")
     table = Table.grid(padding=(0, 1))
     table.add_column(width=1)
     table.add_column(width=_NAME)
     table.add_column()
-    for finding in findings:
-        mark, style = _OUTCOMES[finding.outcome]
-        said = Text(finding.text)
-        if finding.advice:
-            said.append(f"\n{finding.advice}", "yellow")
-        table.add_row(Text(mark, style), Text(finding.check, "bold"), said)
+    table.add_row(Text(mark, style), Text(finding.check, "bold"), text)
     return table
 
 

@@ -234,7 +234,12 @@ async def _survey(task: Chosen, seeds: Sequence[int], *, hash_seed: str = "0", p
 
 def _decoded(done: subprocess.CompletedProcess[bytes]) -> Survey:
     if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {done.returncode}"]
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        if not lines:
+            raise LocalError(
+                f"the module ended its process with status {done.returncode}: `earns` must never evaluate an answer, "
+                f"and neither `item` nor `earns` may exit"
+            )
         # The last line of a traceback says why; of a launcher that finds no interpreter it is the first.
         raise LocalError(excerpt(lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0], 300))
     reply = json.loads(done.stdout)

@@ -51,8 +51,8 @@ _BITS = (
     "\u200b",
 )
 _TEXTS = (
-    *("a" * 30 + "!", "(a+)+$", ".*", "%s%n", "nan", "inf", "-0", "1e999999999", "9" * 30, "\U0001fae8", "\U0001d7d7"),
-    *("__import__('os').abort()", "exit()", "lambda: 0", "{}", "{{}}", "null", '{"a":' * 500, "9**9**9**9", "\0"),
+    *("a" * 30 + "!", "(a+)+$", ".*", "%s%n", "nan", "inf", "1e999999999", "9" * 30, "\U0001fae8", "\U0001d7d7"),
+    *("__import__('os')._exit(9)", "exit()", "lambda: 0", "{}", "{{}}", "null", '{"a":' * 500, "9**9**9**9", "\0"),
 )
 HOSTILE = (*(bit * MAX_ANSWER for bit in _BITS), *_TEXTS)
 """Answers that are correct nowhere. Each is cut to what ANS-1 lets through."""
