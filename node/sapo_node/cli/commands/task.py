@@ -59,7 +59,7 @@ def list_tasks(*, json_output: bool) -> None:
 
     \b
     answer   what the scorer accepts
-    graded   the scorer gives shares, so that a manifest may give the task more than one level
+    graded   the scorer gives shares: a manifest may give the task several levels
     swarms   the shipped swarms that have the task
     """  # noqa: D301 - click reads the backspace
     swarms = {name: {spec.dataset for spec in load_manifest(name).tasks} for name in shipped_manifests()}
