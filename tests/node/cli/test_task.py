@@ -156,6 +156,14 @@ def test_a_slow_module_is_found(slow):
     assert [each.check for each in judge(of(**times | slow), 1) if each.outcome == "failed"] == ["speed"]
 
 
+def test_the_order_of_the_items_changes_nothing_in_a_survey_of_shares(module):
+    file = module("def earns(prompt, answer, given): return given == answer or Fraction(len(given) % 3, 3)")
+    with chosen(str(file), None, None, 3) as task:
+        one, other = (survey(task.dataset, {}, seeds, 3) for seeds in (range(30), range(29, -1, -1)))
+    assert (one.items, one.constants) == (other.items, other.constants)
+    assert any(item.hostile for item in one.items)
+
+
 def test_an_endless_answer_is_a_fault_of_its_item(module, monkeypatch):
     monkeypatch.setattr("sapo_node.cli.tasks.survey.SECONDS", 0.05)
     file = module("def earns(prompt, answer, given):\n    while given == 'lambda: 0': pass\n    return given == answer")

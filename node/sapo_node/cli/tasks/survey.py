@@ -100,11 +100,12 @@ def survey(dataset: str, config: dict[str, Any], seeds: Sequence[int], levels: i
     with _patience():
         prepare(dataset, config)
     found, tasks = Survey([], {}, _versions()), dict[int, Task]()
+    asked = sorted(seeds)[:_WITH_ANSWERS]  # in any order the same items
     for seed in seeds:
         with _faults(found.items, seed):
             with _timed(found.build_ms, "the item"):
                 task = build_task(dataset, config, seed)
-            found.items.append(_item(seed, task, HOSTILE if len(tasks) < _WITH_ANSWERS else (), levels, found.score_ms))
+            found.items.append(_item(seed, task, HOSTILE if seed in asked else (), levels, found.score_ms))
             tasks[seed] = task
     frequent = Counter(sorted(task.answer for task in tasks.values())).most_common(_MOST_FREQUENT)
     for answer in dict.fromkeys((*(answer for answer, _ in frequent), *_CONSTANTS)):
