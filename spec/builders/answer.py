@@ -288,7 +288,7 @@ WRAPPED = {
     "quotes before a period": '"X".',
     "a period before quotes": '"X."',
     "four wrappers": "**The answer is $X$.**",
-    "four equal wrappers": "\"\"\"\"X\"\"\"\"",
+    "four equal wrappers": '""""X""""',
 }
 """X stands for the value."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sapo_node.tasks import interop, plugins
 from sapo_node.tasks.datasets import DATASETS
-from sapo_node.tasks.library import create, undisturbed
+from sapo_node.tasks.library import build_first_items, create, undisturbed
 from sapo_node.tasks.logic import has_answer
 from sapo_node.tasks.task import Task, TaskError
 
@@ -73,11 +73,19 @@ def _dataset(dataset: str, config_json: str) -> Any:
     refused = _OWN_KEYS & config.keys()
     if refused:
         raise TaskError(f"the configuration of {dataset} may not set {', '.join(sorted(refused))}")
+    row = DATASETS[dataset]
+    _build_first_items(dataset)
     try:
-        row = DATASETS[dataset]
         return create(dataset, row.module, {**row.defaults, **config}, per_seed=row.per_seed)
     except (TypeError, ValueError, AssertionError, AttributeError) as error:
         raise TaskError(f"reasoning-gym refuses the configuration of {dataset}: {error}") from error
+
+
+@functools.cache
+def _build_first_items(dataset: str) -> None:
+    """Build items with the default configuration, whose time is known. Those of a manifest may take hours."""
+    row = DATASETS[dataset]
+    build_first_items(create(dataset, row.module, row.defaults, per_seed=row.per_seed))
 
 
 def _task(dataset: str, item: Mapping[str, Any]) -> Task:

@@ -129,7 +129,7 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
         "needle_haystack": Dataset("cognition.needle_haystack", is_text_in_any_case),
         "number_filtering": Dataset("algorithmic.number_filtering", is_list_of_numbers),
         "number_format": Dataset("arithmetic.number_format", is_nearest_thousandth),
-        "number_sequence": Dataset("cognition.number_sequences", is_integer),
+        "number_sequence": Dataset("cognition.number_sequences", is_integer, {"max_complexity": 2, "max_terms": 5}),
         "number_sorting": Dataset("algorithmic.number_sorting", has_first_numbers, graded=True),
         "palindrome_generation": Dataset("algorithmic.palindrome_generation", is_palindrome),
         "path_star": Dataset("graphs.path_star", is_list_of_numbers),

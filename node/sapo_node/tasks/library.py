@@ -57,13 +57,15 @@ def create(dataset: str, module: str, config: Mapping[str, Any], *, per_seed: bo
     with _as_theirs():
         _mended(dataset, module)
         # A dataset seeds item n with seed + n. So item n of seed 0 is item 0 of seed n.
-        items = _ItemPerSeed(make) if per_seed else make(seed=0)
-        # Some datasets import modules for their first items. The sandbox can read no file once it is confined.
-        with undisturbed():
-            for number in range(_FIRST_ITEMS):
-                with suppress(ArithmeticError):
-                    items[number]
-        return items
+        return _ItemPerSeed(make) if per_seed else make(seed=0)
+
+
+def build_first_items(items: Any) -> None:
+    """Build items, since some datasets import modules for their first ones. A confined sandbox can read no file."""
+    with _as_theirs(), undisturbed():
+        for number in range(_FIRST_ITEMS):
+            with suppress(ArithmeticError):
+                items[number]
 
 
 @contextmanager
