@@ -13,10 +13,9 @@ _RATIOS = (
     re.compile(r"([0-9]{1,1000}) ?/ ?([0-9]{1,1000})", re.ASCII),
     re.compile(r"\\[dt]?frac ?\{ ?([0-9]{1,1000}) ?\} ?\{ ?([0-9]{1,1000}) ?\}", re.ASCII),
 )
-_DECIMAL = re.compile(
-    r"([+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})(?:[eE][+-]?[0-9]{1,2})?) ?(\\?%)?", re.ASCII
-)
-_GROUPS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
+_PERCENT = re.compile(r" ?\\?%", re.ASCII)
+_GROUPS = re.compile(r"^[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])", re.ASCII)
 
 PRECISION = 2_000
 """A decimal is the probability if it is off by at most one part in this many."""
@@ -36,8 +35,10 @@ def is_probability_of_heads(task: Task, answer: str) -> bool:
         if ratio := form.fullmatch(answer):
             numerator, denominator = int(ratio[1]), int(ratio[2])
             return denominator != 0 and numerator << coins == denominator * ways
-    number = _decimal(answer)
-    return number is not None and abs(number - Fraction(ways, 2**coins)) * PRECISION <= Fraction(ways, 2**coins)
+    percent = _PERCENT.search(answer)
+    number = _decimal(answer[: percent.start()] if percent and percent.end() == len(answer) else answer)
+    exact = Fraction(ways, 2**coins) * (100 if percent else 1)
+    return number is not None and abs(number - exact) * PRECISION <= exact
 
 
 _HEXADECIMAL = re.compile(r"([+-]?) ?(?:0[xX])?([0-9a-fA-F]{1,1000})", re.ASCII)
@@ -91,8 +92,8 @@ def _letters(prompt: str) -> set[str]:
     return set(re.findall(r"(?<![A-Za-z'])[a-z](?![A-Za-z'])", prompt, re.ASCII))
 
 
-_TIMES = re.compile(r" ?(?:\\times|\\cdot|\*(?!\*)|[x×·⋅∙,;]) ?| ", re.ASCII)
-_POWER = re.compile(r"([0-9]{1,20})(?: ?(?:\^|\*\*) ?\{? ?([1-9][0-9]?) ?\}?)?", re.ASCII)
+_TIMES = re.compile(r" ?(?:\\times|\\cdot|[*x×·⋅∙,;]) ?| ", re.ASCII)
+_POWER = re.compile(r"([0-9]{1,20})(?: ?\^ ?\{? ?([1-9][0-9]?) ?\}?)?", re.ASCII)
 _SUPERSCRIPTS = str.maketrans({sign: f"^{number}" for number, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")})
 
 
@@ -112,7 +113,9 @@ def _factors(text: str) -> Counter[int]:
     """Return how often each factor stands in a product; nothing if the text is none."""
     if text[:1] + text[-1:] in {"[]", "()", "{}"}:
         text = text[1:-1]
-    powers = [_POWER.fullmatch(part) for part in _TIMES.split(text.translate(_SUPERSCRIPTS).strip(" "))]
+    powers = [
+        _POWER.fullmatch(part) for part in _TIMES.split(text.replace("**", "^").translate(_SUPERSCRIPTS).strip(" "))
+    ]
     factors: Counter[int] = Counter()
     for power in powers:
         if power is None:
@@ -129,7 +132,6 @@ def _product(factors: Counter[int]) -> int:
 
 
 def _decimal(text: str) -> Fraction | None:
-    """Return the exact value of a decimal or percentage."""
-    text = text.replace("−", "-")
-    parts = _DECIMAL.fullmatch(text.replace(",", "") if _GROUPS.match(text) else text)
-    return Fraction(Decimal(parts[1])) / (100 if parts[2] else 1) if parts else None
+    """Return the exact value of a decimal, with or without commas between thousands."""
+    plain = _GROUPS.sub(lambda groups: groups[0].replace(",", ""), text.replace("−", "-"))
+    return Fraction(Decimal(plain)) if _DECIMAL.fullmatch(plain) else None
