@@ -21,8 +21,8 @@ MAX_LEVELS = 255
 MAX_TURNS = 16
 """Turns of one completion."""
 
-MAX_FILE_ROWS = 2**24
-"""Rows of a file that defines a task."""
+MIN_FILE_ROWS, MAX_FILE_ROWS = 32, 2**24
+"""Rows of a file that defines a task: some are held out, and some are worked examples."""
 
 MAX_ORIGIN_BYTES = 512
 """UTF-8 bytes of the text that says where a file comes from."""

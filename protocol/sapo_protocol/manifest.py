@@ -151,7 +151,7 @@ class Manifest:
         where = f"manifest {self.name!r}, source of {dataset}"
         if not _SHA256.fullmatch(source.file):
             raise LocalError(f"{where}: file is a SHA-256 of 64 hexadecimal digits")
-        _bounded(f"{where}: rows", source.rows, 2, limits.MAX_FILE_ROWS)
+        _bounded(f"{where}: rows", source.rows, limits.MIN_FILE_ROWS, limits.MAX_FILE_ROWS)
         if len(source.origin.encode()) > limits.MAX_ORIGIN_BYTES:
             raise LocalError(f"{where}: origin has more than {limits.MAX_ORIGIN_BYTES} bytes")
 

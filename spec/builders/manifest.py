@@ -287,7 +287,7 @@ def _sources() -> Iterator[Case]:
         "a boolean": TRUE,
     }.items():
         yield _fails(f"a source of {what}", "MAN-7", _with_task(source=source))
-    low, high = 2, 2**24
+    low, high = 32, 2**24
     for number in (low, high):
         yield _passes(f"a source of {number} rows", "MAN-7", _with_source(rows=uint(number)))
     for number in (low - 1, high + 1):

@@ -30,7 +30,7 @@ from wire import (
 )
 
 INCORRECT = completion("no idea")
-FILE = sorted_table({"file": text("5d" * 32), "rows": uint(2), "origin": text(""), "answers": text("number")})
+FILE = sorted_table({"file": text("5d" * 32), "rows": uint(32), "origin": text(""), "answers": text("number")})
 TEN = Swarm(tasks=[replace(task, levels=10) for task in EXAMPLE.tasks])
 MOST = Swarm(tasks=[replace(task, levels=255) for task in EXAMPLE.tasks])
 MIXED = Swarm(tasks=[*EXAMPLE.tasks[:2], replace(EXAMPLE.tasks[2], turns=2)])

@@ -20,7 +20,6 @@ from sapo_node.storage.files import for_owner_alone, sync, work_folder
 from sapo_node.tasks import TaskError, score
 from sapo_node.tasks.rows import (
     MAX_LINE,
-    MIN_ROWS,
     Row,
     RowError,
     Split,
@@ -33,7 +32,7 @@ from sapo_node.tasks.rows import (
 from sapo_node.tasks.task import Task
 from sapo_protocol import AnswerKind, FileSource, LocalError, TaskSpec
 from sapo_protocol.files import NoSuchFile, open_regular
-from sapo_protocol.limits import MAX_FILE_ROWS
+from sapo_protocol.limits import MAX_FILE_ROWS, MIN_FILE_ROWS
 
 _KEPT_ERRORS = 5
 """Errors of a file that are kept with their text."""
@@ -56,10 +55,8 @@ class RowFile:
             marks.append(split_mark(self._parsed(line, f"line {number} of {path}").prompt))
         if digest.hexdigest() != source.file:
             raise LocalError(f"{path} is damaged: its SHA-256 is {digest.hexdigest()}; {how_to_add(dataset, source)}")
-        if len(marks) != source.rows or len(marks) < MIN_ROWS:
-            raise LocalError(
-                f"the file of {dataset} has {len(marks)} rows, and the manifest says {source.rows}, at least {MIN_ROWS}"
-            )
+        if len(marks) != source.rows:
+            raise LocalError(f"the file of {dataset} has {len(marks)} rows, and the manifest says {source.rows}")
         self.split: Split = split(marks)
 
     def task(self, seed: int) -> Task:
@@ -188,8 +185,9 @@ def check(path: Path, answers: AnswerKind, found: Checked) -> Iterator[Row]:
     if found.bad:
         more = f" and {found.bad - len(found.errors)} more" if found.bad > len(found.errors) else ""
         raise LocalError(f"{path} has {found.bad} lines that cannot be used: {'; '.join(found.errors)}{more}")
-    if not MIN_ROWS <= found.rows <= MAX_FILE_ROWS:
-        raise LocalError(f"{path} has {found.rows} rows with different prompts; give {MIN_ROWS} to {MAX_FILE_ROWS:,}")
+    if not MIN_FILE_ROWS <= found.rows <= MAX_FILE_ROWS:
+        bounds = f"{MIN_FILE_ROWS} to {MAX_FILE_ROWS:,}"
+        raise LocalError(f"{path} has {found.rows} rows with different prompts; give {bounds}")
 
 
 def _reference(row: Row) -> str:

@@ -25,8 +25,6 @@ from sapo_protocol.cbor import encode
 
 ROW_DOMAIN, SPLIT_DOMAIN = "sapo/row/2", "sapo/split/2"
 
-MIN_ROWS = 32
-"""Rows of a file, at least: some are held out, and some are worked examples."""
 MAX_LINE = 1 << 18
 """Bytes of a line, at most."""
 MAX_TEXT = 16_384
@@ -153,7 +151,7 @@ def split_mark(prompt: str) -> int:
 
 
 def split(marks: Iterable[int]) -> Split:
-    """Return the split of a file of at least MIN_ROWS rows, given the mark of each prompt in order."""
+    """Return the split of a file of at least MIN_FILE_ROWS rows, given the mark of each prompt in order."""
     assigned, held_out, examples = array("L"), array("L"), array("L")
     lowest: list[tuple[int, int]] = []
     for number, mark in enumerate(marks):

@@ -16,7 +16,7 @@ const BOUNDS = {
   shards: [1, 32],
 };
 const TASK_BOUNDS = { weight: [1, 2 ** 32], scorer: [1, 65536], levels: [1, 255], turns: [1, 16] };
-const SOURCE_BOUNDS = { rows: [2, 2 ** 24] };
+const SOURCE_BOUNDS = { rows: [32, 2 ** 24] };
 const ANSWERS = ['exact', 'number', 'choice', 'math'];
 
 /** MAN-1 to MAN-7: the manifest as an object with the keys of the text, and its `networkId`. */

@@ -15,7 +15,6 @@ from sapo_node.tasks.rows import (
     MAX_LINE,
     MAX_REFERENCE,
     MAX_TEXT,
-    MIN_ROWS,
     Row,
     RowError,
     normal_line,
@@ -26,6 +25,7 @@ from sapo_node.tasks.rows import (
 from sapo_node.tasks.rows import split as split_of
 from sapo_node.tasks.task import FIRST_EXAMPLE_SEED, Task
 from sapo_protocol import ASSIGNED_SEEDS, AnswerKind
+from sapo_protocol.limits import MIN_FILE_ROWS
 
 FILE = "ab" * 32
 SEEDS = st.integers(0, 2**32 - 1)
@@ -105,7 +105,7 @@ def test_a_normal_line_is_read_back_and_is_normal(prompt, answer, choices):
     assert normal_line(parse_row(line)) == line
 
 
-@pytest.mark.parametrize("count", [MIN_ROWS, 33, 100, 2_000])
+@pytest.mark.parametrize("count", [MIN_FILE_ROWS, 33, 100, 2_000])
 def test_every_row_is_assigned_held_out_or_an_example_and_only_one_of_these(count):
     found = split(sums(count))
     assert sorted([*found.assigned, *found.held_out, *found.examples]) == list(range(count))
@@ -118,7 +118,7 @@ def test_about_one_row_of_sixteen_is_not_assigned():
     assert 3_700 < len(found.assigned) < 3_800
 
 
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=MIN_ROWS, max_size=80, unique=True))
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=MIN_FILE_ROWS, max_size=80, unique=True))
 def test_a_small_file_has_rows_of_each_kind_whatever_its_prompts(marks):
     found = split_of(marks)
     assert all((found.assigned, found.held_out, found.examples))
