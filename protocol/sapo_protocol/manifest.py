@@ -155,7 +155,7 @@ class Manifest:
         if len(source.origin.encode()) > limits.MAX_ORIGIN_BYTES:
             raise LocalError(f"{where}: origin has more than {limits.MAX_ORIGIN_BYTES} bytes")
 
-    @property
+    @cached_property
     def max_turns(self) -> int:
         """The most turns that any task of the catalogue has."""
         return max(task.turns for task in self.tasks)

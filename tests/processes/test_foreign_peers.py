@@ -5,7 +5,7 @@ import shutil
 import signal
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
@@ -174,6 +174,19 @@ async def test_what_another_major_version_signs_is_refused_by_its_signature(tmp_
         nursery.start_soon(peer.speak, await started(node), [peer.message(0)])
         known = await until_known(node, lambda known: any(known.counts.values()))
         assert {name for name, count in known.counts.items() if count} == {"signature"}
+
+
+@pytest.mark.slow
+async def test_a_node_whose_operator_names_no_peer_dials_and_prints_those_beside_its_manifest(
+    tmp_path, swarm, swarm_file
+):
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--no-train", "--no-mdns") as met:
+        address = await started(met)
+        hinted = tmp_path / "hinted.toml"
+        hinted.write_text(render_manifest(replace(swarm, bootstrap=(address,))))
+        with RunningProcess(tmp_path / "b", "--swarm", hinted, "--no-train", "--no-mdns") as node:
+            await until(node, lambda event: event["event"] == "notice" and f"names: {address}" in event["text"])
+            await until(node, lambda event: event["event"] == "notice" and "connected to" in event["text"])
 
 
 @pytest.mark.slow
