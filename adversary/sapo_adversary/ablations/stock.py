@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from sapo_adversary.scoring import SharedScorer
-from sapo_node.tasks import prepare
+from sapo_node.tasks import build_task, prepare
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
@@ -122,9 +122,10 @@ def library_reward(dataset: str, config: str, seed: int, text: str) -> bool:
     from reasoning_gym.utils import extract_answer  # noqa: PLC0415
 
     settings: Mapping[str, Any] = json.loads(config)
-    source = prepare(dataset, settings)
+    task = build_task(dataset, settings, seed)
+    item = {"question": task.prompt, "answer": task.answer, "metadata": task.metadata}
     try:
         with redirect_stdout(StringIO()):  # where some of them print
-            return bool(source.score_answer(extract_answer(text), source[seed]) >= RIGHT)
+            return bool(prepare(dataset, settings).score_answer(extract_answer(text), item) >= RIGHT)
     except Exception:  # noqa: BLE001 - a scorer that runs the answer may raise anything
         return False

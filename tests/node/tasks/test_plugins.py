@@ -138,6 +138,13 @@ def test_the_forbidden_characters_are_those_of_the_standard(reaches_the_scorer):
     assert {code for code in near if not reaches_the_scorer(chr(code))} == forbidden
 
 
+def test_a_scorer_is_asked_about_an_answer_and_then_about_it_without_each_wrapper(installed, monkeypatch):
+    task, asked = build_task(NAME, CONFIG, 7), []
+    monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *given: bool(asked.append(given[-1])))
+    assert not score(task, "<answer>**The answer is x.**</answer>")
+    assert asked == ["**The answer is x.**", "The answer is x.", "x.", "x"]
+
+
 @pytest.mark.parametrize(
     "verdict", [1, 1.0, np.float64(0.5), None, "no", (False, "wrong"), np.array([True]), re.match("", "")], ids=repr
 )
