@@ -424,6 +424,25 @@ def learner() -> str:
     return table((*head, "generated, of transformers'", "memory, of TRL's"), lines, left=(0,))
 
 
+def math_verify() -> str:
+    """Pairs of answers that math-verify and this project accept, by list."""
+    summary = load("math_verify")
+    rows = (
+        (
+            name,
+            f"{each['equal']:,}",
+            f"{each['math_verify_accepts']:,}",
+            f"{each['of_these_ours']:,} ({each['of_these_ours'] / each['math_verify_accepts']:.1%})",
+            f"{each['ours_accepts']:,}",
+            f"{each['math_verify_accepts_wrong']} and {each['ours_accepts_wrong']} of {each['different']}",
+            f"{each['ms_math_verify']:.1f} and {each['ms_ours']:.1f}",
+        )
+        for name, each in summary["lists"].items()
+    )
+    titles = ("equal pairs", "math-verify accepts", "of these ours", "ours in all", "wrong pairs: math-verify and ours")
+    return table(("list", *titles, "CPU ms a pair"), rows, left=(0,))
+
+
 def summaries() -> str:
     """Every kept summary with its command and the commit that played it, by date."""
     by_date: dict[str, list[str]] = {}
@@ -488,6 +507,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "honest": honest,
     "tried": tried,
     "learner": learner,
+    "math-verify": math_verify,
     "summaries": summaries,
     "gossip_cost": gossip_cost,
     "soak": soak,

@@ -1,6 +1,7 @@
 """Mathematics is compared by value: other ways to write a reference are accepted, wrong answers and traps are not."""
 
 import math
+import re
 import tomllib
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +21,7 @@ from sapo_node.tasks.task import Task
 
 LISTS = tomllib.loads((Path(__file__).parent / "math_pairs.toml").read_text("utf-8"))
 PAIRS = LISTS["pair"]
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "mathematics.md"
 DECIMALS_OF_IRRATIONALS = {"1.414214", "1.41421356", "3.141593", "3.14159265"}
 
 
@@ -45,6 +47,15 @@ def test_the_lists_hold_enough_pairs_to_mean_something():
 
 def test_a_decimal_of_an_irrational_number_is_refused():
     assert not any(equal(reference, text) for text in DECIMALS_OF_IRRATIONALS for reference in (r"\sqrt{2}", r"\pi"))
+
+
+def test_the_page_shows_pairs_as_they_are_decided():
+    rows = re.findall(r"^\| `(.+)` \| (`.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 12
+    for reference, others in rows:
+        accepted, _, refused = others.partition("; not ")
+        assert [text for text in re.findall("`([^`]+)`", accepted) if not equal(reference, text)] == []
+        assert [text for text in re.findall("`([^`]+)`", refused) if equal(reference, text)] == []
 
 
 def test_the_scorer_compares_with_the_reference_of_its_task():
@@ -140,8 +151,12 @@ def test_candidates_that_all_have_one_value_state_it(text):
         ("x > 2", "y > 2"),
         ("x = 5", "y = 5"),
         ("no", "on"),
+        ("a-b", "a b"),
+        ("(a)(b)", "a, b"),
+        ("sin(x) y", "sin(x y)"),
         ("listen", "silent"),
         ("0", "10^{-7}"),
+        (r"\frac{1}{9999999}", "0.0000009"),
         ("1", r"\frac{1000000}{1000001}"),
         (r"5\text{ cm}", "5 m"),
         (r"28\%", r"0.28\%"),

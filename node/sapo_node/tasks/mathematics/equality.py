@@ -7,6 +7,7 @@ from itertools import pairwise
 from sapo_node.tasks.mathematics.field import NUMBERS, Budget, Value
 from sapo_node.tasks.mathematics.forms import Expression, Form, Group, Relation, read
 from sapo_node.tasks.mathematics.tree import MAX_TEXT, UnreadableError
+from sapo_node.tasks.mathematics.vocabulary import FUNCTIONS
 
 PLACES = 6
 """Places of a decimal that may stand for a fraction which it only comes near, at least."""
@@ -70,17 +71,21 @@ def equal(reference: str, answer: str) -> bool:
 
 _WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf|normal)?|textnormal|mbox|mathrm|mathbf) ?\{([^{}]*)\}")
 _LAYOUT = re.compile(r"\\[()\[\] ]|\$")
-_PROSE = re.compile(r"[A-Za-z(][A-Za-z ',.()-]*")
+_PROSE = re.compile(r"[A-Za-z(][A-Za-z ',.()]*")
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a text that has letters, blanks and punctuation alone; () for others. Case counts in letters
-    that stand alone.
+    """Return the words of a text that has letters, blanks and punctuation alone; () for others.
+
+    Several words are prose only if one has three letters and none is a function. Case counts in single letters.
     """
     text = _LAYOUT.sub(" ", _WRAPPER.sub(r"\1", text)).strip(" ")
     if not _PROSE.fullmatch(text):
         return ()
-    return tuple(word.lower() if len(word) > 1 else word for word in re.findall("[A-Za-z']+", text))
+    words = re.findall("[A-Za-z']+", text)
+    if len(words) > 1 and (max(map(len, words)) < 3 or set(words) & FUNCTIONS):
+        return ()
+    return tuple(word.lower() if len(word) > 1 else word for word in words)
 
 
 _DECIMAL_COMMA = re.compile(r"([+-]?[0-9]{1,15}),([0-9]{2,15})")
