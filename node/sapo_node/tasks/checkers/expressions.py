@@ -129,8 +129,10 @@ def share_of_geometry(task: Task, answer: str) -> Fraction:
 
     A number is correct if it rounds to the reference, so a more exact decimal or a fraction is correct as well.
     """
+    if answer.count(",") != task.answer.count(","):
+        return Fraction(0)
     expected, given = _numbers(task.answer), _numbers(answer)
-    if not expected or len(given) != len(expected):
+    if not expected or not given:
         return Fraction(0)
     unit = Fraction(1, 10 ** len(task.answer.rstrip("°)").rpartition(".")[2]))
     right = sum(2 * abs(one - other) <= unit for one, other in zip(given, expected, strict=True))
