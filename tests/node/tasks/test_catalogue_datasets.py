@@ -312,6 +312,8 @@ OTHER = {
 NEAR_MISSES: Mapping[str, Form] = dict.fromkeys(
     ("coin_flip", "complex_arithmetic", "decimal_arithmetic", "graph_color", "number_format"), first_changed
 ) | {
+    "cryptarithm": lambda answer: re.sub("[0-9]", "1", answer),
+    "list_functions": lambda answer: f"{answer[:-1]}, 7]",
     "jugs": lambda answer: f'{answer[:-1]}, "empty A", "empty B", "empty C"]',
     "quantum_lock": lambda answer: f"{answer} → A",
 }

@@ -171,11 +171,22 @@ def test_queens_are_correct_in_other_forms(answer: str) -> None:
         "_ Q _ Q\n_ _ _ _\nQ _ _ _\n_ _ Q _",
         "_ Q _ _\n_ _ _ Q\nQ _ _ _\n_ Q _ _",
         "_ _ _ Q\n_ Q _ _\nQ _ _ _\n_ _ Q _",
+        "_ Q _ _\n_ _ Q _\nQ _ _ _\n_ _ _ Q",
         "_ Q _ _\n_ _ _ Q\nQ _ _ _\n_ _ Q Q",
         "_ _ _ _\n_ _ _ _\nQ _ _ _\n_ _ _ _",
         "_ Q _ _\n_ _ _ Q\nQ _ _ _\n_ _ Q x",
     ],
-    ids=["a queen moved", "too few", "a row", "a column", "a diagonal", "too many", "the prompt", "another letter"],
+    ids=[
+        "a queen moved",
+        "too few",
+        "a row",
+        "a column",
+        "a diagonal",
+        "the other diagonal",
+        "too many",
+        "the prompt",
+        "another letter",
+    ],
 )
 def test_queens_that_break_one_rule_are_incorrect(answer: str) -> None:
     assert not is_n_queens(QUEENS, answer)

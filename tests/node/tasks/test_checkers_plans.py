@@ -136,7 +136,7 @@ def test_presses_that_break_one_rule_are_incorrect(answer: str) -> None:
     assert not opens_lock(LOCK, answer)
 
 
-@pytest.mark.parametrize("answer", ["r l d r r", "R, L, D, R, R", "RLDRRLR", "R → L → D → R → R"])
+@pytest.mark.parametrize("answer", ["r l d r r", "R, L, D, R, R", "DRRLLUR", "R → L → D → R → R"])
 def test_every_solution_of_a_sokoban_is_correct(answer: str) -> None:
     assert share_of_boxes(SOKOBAN, answer) == 1
 
@@ -157,8 +157,8 @@ def test_a_sokoban_earns_its_boxes_on_goals(answer: str, share: Fraction) -> Non
 
 @pytest.mark.parametrize(
     "answer",
-    ["RRR", "RLDRRR", "U", "LRLDRR", "RLDRRX"],
-    ids=["two steps", "into a wall", "up", "left", "another letter"],
+    ["RRR", "RLDRRR", "U", "LRLDRR", "RLDRRX", "RLDRRL"],
+    ids=["two steps", "into a wall", "up", "left", "another letter", "after the end"],
 )
 def test_a_move_that_is_not_allowed_refuses_a_sokoban(answer: str) -> None:
     assert share_of_boxes(SOKOBAN, answer) == 0

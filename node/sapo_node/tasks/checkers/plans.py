@@ -111,7 +111,8 @@ _MOVES = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 def share_of_boxes(task: Task, answer: str) -> Fraction:
     """Return which share of the boxes that stood beside the goals the moves bring onto goals, on balance.
 
-    A box that leaves a goal cancels one that reaches a goal. A move into a wall, or of two boxes, is not allowed.
+    A box that leaves a goal cancels one that reaches a goal. A move into a wall, of two boxes, or after the end, when
+    all boxes are on goals, is not allowed.
     """
     rows = task.metadata["gamestr"].replace(" ", "").split("\n")
     cells = {(r, c): cell for r, row in enumerate(rows) for c, cell in enumerate(row)}
@@ -124,7 +125,7 @@ def share_of_boxes(task: Task, answer: str) -> Fraction:
         down, right = _MOVES[move[0].upper()]
         row, column = row + down, column + right
         beyond = (row + down, column + right)
-        if (row, column) in walls:
+        if (row, column) in walls or boxes <= goals:
             return Fraction(0)
         if (row, column) in boxes:
             if beyond in walls or beyond in boxes:
