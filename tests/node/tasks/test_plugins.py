@@ -18,7 +18,7 @@ from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import LocalError, TaskSpec, load_manifest, parse_manifest
 
 PAGE = (Path(__file__).parents[3] / "docs/extend/adding-a-task.md").read_text("utf-8")
-(MODULE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+MODULE, TRAINER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 PACKAGE, MANIFEST = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 VERIFICATION = Path(__file__).parents[3] / "spec/verification.md"
 NAME, CONFIG = "postfix.programs", {"max": 9}
@@ -79,6 +79,23 @@ def test_a_configuration_that_it_does_not_take_is_refused_with_its_own_words(ins
         build_task(NAME, {"max": 0}, 7)
 
 
+def test_the_reward_function_for_a_trainer_gives_shares(installed):
+    page = {}
+    exec(TRAINER, page)  # noqa: S102 - the page is of this repository
+    tasks = [build_task(NAME, CONFIG, seed) for seed in (1, 2)]
+    term = tasks[1].answer.split()[3]
+    texts = [f"<answer>{tasks[0].answer}</answer>", f"<answer>x {term} +</answer>"]
+    rewards = page["share_right"](prompts=["", ""], completions=texts, completion_ids=[], seed=[1, 2])
+    assert rewards == [1.0, 1 / 3]
+
+
+def test_a_program_of_too_many_steps_earns_nothing_although_its_values_are_right(installed):
+    task = build_task(NAME, {"max": 1_000}, 7)
+    padded = task.answer + " 0 +" * 14
+    assert plugins.of(NAME).earns(task.prompt, task.answer, padded) is False
+    assert plugins.of(NAME).earns(task.prompt, task.answer, padded[: -len(" 0 +")]) == 1
+
+
 async def test_without_the_package_a_node_says_what_it_lacks(sandbox):
     with pytest.raises(LocalError, match=r"postfix\.programs, which another package defines"):
         await require_catalogue(parse_manifest(MANIFEST, source="the page"), sandbox)
@@ -107,6 +124,7 @@ def test_a_module_that_changes_its_configuration_builds_the_same_items_from_it(i
         "x ** 2",
         "__import__('os')",
         "x 9 * " + "x * " * 5,
+        "x " * 33,
         "9 " * 40,
         "x 1234567 *",
         "x 3 /",
