@@ -81,7 +81,7 @@ def test_a_configuration_that_it_does_not_take_is_refused_with_its_own_words(ins
 
 def test_the_reward_function_for_a_trainer_gives_shares(installed):
     page = {}
-    exec(TRAINER, page)  # noqa: S102 - the page is of this repository
+    exec(TRAINER, page)
     tasks = [build_task(NAME, CONFIG, seed) for seed in (1, 2)]
     term = tasks[1].answer.split()[3]
     texts = [f"<answer>{tasks[0].answer}</answer>", f"<answer>x {term} +</answer>"]
