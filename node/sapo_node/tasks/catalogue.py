@@ -28,5 +28,5 @@ def catalogue() -> list[Entry]:
 
 
 def _phrase(dataset: str) -> str:
-    """`calendar answer` for the scorer is_calendar_answer."""
-    return scorer_of(dataset).__name__.removeprefix("is_").replace("_", " ")
+    """`calendar answer` for the scorer is_calendar_answer, and `words` for has_words."""
+    return scorer_of(dataset).__name__.removeprefix("is_").removeprefix("has_").replace("_", " ")

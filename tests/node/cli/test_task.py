@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -52,6 +53,8 @@ def test_the_list_names_the_swarms_of_a_data_set_and_fits_into_80_columns(run_he
     assert by_name["sudoku"]["graded"]
     _, told = run_here(main, "task", "list")
     assert by_name.keys() <= {line.split()[0] for line in told.out.splitlines()}
+    shown = Counter(told.out.replace(",", " ").split())
+    assert shown["smollm2-easy"] == sum("smollm2-easy" in row["swarms"] for row in by_name.values())
     assert "…" not in told.out
 
 

@@ -68,7 +68,7 @@ def list_tasks(*, json_output: bool) -> None:
         say_json([asdict(entry) | {"swarms": names} for entry, names in rows])
         return
     table = Table(box=None, pad_edge=False)
-    table.add_column("dataset", min_width=max(len(entry.dataset) for entry, _ in rows))
+    table.add_column("dataset", no_wrap=True)
     for column in ("answer", "graded", "swarms"):
         table.add_column(column)
     source = ""
