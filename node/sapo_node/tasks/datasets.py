@@ -47,6 +47,7 @@ from sapo_node.tasks.scorers import (
     is_simplified_fraction,
     is_text,
     is_text_in_any_case,
+    letters_in_place,
 )
 from sapo_node.tasks.task import Task, Verdict
 from sapo_node.tasks.words import has_words, has_words_in_any_case, is_palindrome, is_relation
@@ -152,7 +153,7 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
         "sokoban": Dataset(
             "games.sokoban", share_of_boxes, {"max_w": 7, "max_h": 7, "min_boxes": 3, "max_boxes": 3}, graded=True
         ),
-        "spell_backward": Dataset("algorithmic.spell_backward", is_text_in_any_case),
+        "spell_backward": Dataset("algorithmic.spell_backward", letters_in_place, graded=True),
         "spiral_matrix": Dataset("algorithmic.spiral_matrix", is_list_of_numbers),
         "string_manipulation": Dataset(
             "algorithmic.string_manipulation", is_text, {"min_string_length": 15, "max_string_length": 30}

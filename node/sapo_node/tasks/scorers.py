@@ -9,10 +9,11 @@ Rules:
 
 import re
 from decimal import Context, Decimal
+from fractions import Fraction
 from math import gcd
 
 from sapo_node.tasks.forms import BLANKS, plain_number
-from sapo_node.tasks.task import Task
+from sapo_node.tasks.task import Task, Verdict
 
 
 def is_text(task: Task, answer: str) -> bool:
@@ -22,6 +23,14 @@ def is_text(task: Task, answer: str) -> bool:
 
 def is_text_in_any_case(task: Task, answer: str) -> bool:
     return answer.isascii() and answer.lower() == task.answer.strip(BLANKS).lower()
+
+
+def letters_in_place(task: Task, answer: str) -> Verdict:
+    """Return the share of letters that stand where the reference has them, of those of the longer text, in any case."""
+    given, expected = answer.lower(), task.answer.strip(BLANKS).lower()
+    if not answer.isascii() or not given:
+        return False
+    return Fraction(sum(map(str.__eq__, given, expected)), max(len(given), len(expected)))
 
 
 def is_integer(task: Task, answer: str) -> bool:
