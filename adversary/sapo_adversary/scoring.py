@@ -35,7 +35,8 @@ _Key = tuple[str, str, int]
 class _Known:
     task: Task
     digest: bytes
-    rewards: dict[str, bool] = field(default_factory=dict)
+    levels: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By text and L."""
 
 
 class SharedScorer:
@@ -55,21 +56,29 @@ class SharedScorer:
         return [self.result(request) for request in batch]
 
     def result(self, request: ScoreRequest) -> Scored:
-        """The rebuilt task of a request, and the rewards of its completions."""
+        """The rebuilt task of a request, and the levels of its completions."""
         known = self._task(request, self._scored, self._solved)
         for text in request.completions:
-            if text not in known.rewards:
-                known.rewards[text] = bool(score(known.task, text))
-        rewards = tuple(known.rewards[text] for text in request.completions)
+            if (text, request.levels) not in known.levels:
+                known.levels[text, request.levels] = score(known.task, text, request.levels)
+        levels = tuple(known.levels[text, request.levels] for text in request.completions)
         example = worked_example(known.task) if request.example else ""
-        return Scored(known.task.prompt, known.digest, rewards, example)
+        return Scored(known.task.prompt, known.digest, levels, example)
 
     def solve(self, assignment: Assignment) -> Solution:
         """All facts about an assigned task, for attackers, which know every answer."""
         spec = assignment.spec
         request = ScoreRequest(spec.dataset, spec.config, assignment.seed, ())
         known = self._task(request, self._solved, self._scored)
-        return Solution(spec.dataset, known.task.prompt, known.task.answer, known.digest, partial(_work, known.task))
+        return Solution(
+            dataset=spec.dataset,
+            prompt=known.task.prompt,
+            answer=known.task.answer,
+            digest=known.digest,
+            work=partial(_work, known.task),
+            levels=spec.levels,
+            level=partial(score, known.task, levels=spec.levels),
+        )
 
     def is_right(self, prompt: str, text: str) -> bool:
         """Return whether a text answers a prompt whose task is kept."""

@@ -16,7 +16,8 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit, Solution
 from sapo_adversary.attacks.poison import Poison
 from sapo_adversary.scoring import SharedScorer
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import external_advantages, local_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import (
     FILTERS,
     FilterName,
@@ -69,7 +70,7 @@ class Trial:
 
 def _weighted(filters: Filters, offered: Offered) -> WeightedGroup:
     group = offered.group
-    return WeightedGroup(group, 1.0, offered.advantages(advantages(group.rewards)), filters.mask(group))
+    return WeightedGroup(group, 1.0, offered.advantages(external_advantages(group.levels)), filters.mask(group))
 
 
 class Victim:
@@ -109,8 +110,8 @@ class Victim:
         return [self._local(task, completions) for task, completions in zip(tasks, drawn, strict=True)]
 
     def _local(self, task: Solution, completions: tuple[Sampled, ...]) -> LocalGroup:
-        rewards = tuple(self._scorer.is_right(task.prompt, each.text) for each in completions)
-        return LocalGroup(task.dataset, task.prompt, task.digest, completions, rewards, advantages(rewards))
+        levels = Levels(tuple(task.level(each.text) for each in completions), task.levels)
+        return LocalGroup(task.dataset, task.prompt, task.digest, completions, levels, local_advantages(levels))
 
     def _offer(self, poison: Poison) -> list[VerifiedGroup]:
         """One round of the attacker, verified."""
@@ -123,8 +124,18 @@ class Victim:
         task = assign(self._manifest, key.issuer, EPOCH, counter, k)
         completions = decode_body(data, self._manifest).completions
         texts = tuple(each.text for each in completions)
-        scored = self._scorer.result(ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts))
-        return VerifiedGroup(key.peer, EPOCH, counter, k, task.spec.dataset, scored.prompt, completions, scored.rewards)
+        spec = task.spec
+        scored = self._scorer.result(ScoreRequest(spec.dataset, spec.config, task.seed, texts, levels=spec.levels))
+        return VerifiedGroup(
+            peer=key.peer,
+            epoch=EPOCH,
+            counter=counter,
+            k=k,
+            dataset=spec.dataset,
+            prompt=scored.prompt,
+            completions=tuple(Sampled(each.text, each.finish.value) for each in completions),
+            levels=Levels(scored.levels, spec.levels),
+        )
 
     def _teach(self, rounds: Sequence[Sequence[VerifiedGroup]], names: Sequence[FilterName]) -> float:
         """Train on what passes the filters; returns the share that does not."""
@@ -146,8 +157,7 @@ class Victim:
 
     def _tokens(self, group: VerifiedGroup) -> int:
         """The tokens of correct completions, with their ends."""
-        right = [each.text for each, reward in zip(group.completions, group.rewards, strict=True) if reward]
-        return sum(1 + len(self._policy.encode_foreign(text) or ()) for text in right)
+        return sum(1 + len(self._policy.encode_foreign(text) or ()) for text in group.correct)
 
     @torch.no_grad()
     def _gap(self, pairs: Sequence[tuple[str, str, str]]) -> float:

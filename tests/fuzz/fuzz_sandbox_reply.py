@@ -41,7 +41,7 @@ def fuzz(data: bytes) -> None:
 def from_child(source: Source, batch: list[ScoreRequest]) -> None:
     data = source.rest()[: _PIPE // 6]
     try:
-        results = list(read_results([data], [len(item.completions) for item in batch]))
+        results = list(read_results([data], batch))
     except MalformedReplyError:
         return
     reader, writer = os.pipe()
@@ -81,8 +81,8 @@ def check(reply: Any, batch: list[ScoreRequest]) -> None:
             continue
         assert len(scored.prompt) <= MAX_PROMPT
         assert len(scored.digest) == 32
-        assert len(scored.rewards) == len(item.completions)
-        assert all(isinstance(reward, bool) for reward in scored.rewards)
+        assert len(scored.levels) == len(item.completions)
+        assert all(0 <= level <= item.levels for level in scored.levels)
         assert len(scored.example) <= MAX_EXAMPLE
         # A pool keeps the prompt and a tokenizer reads it and the example: both need text that has an encoding.
         assert scored.prompt.encode().decode() == scored.prompt
@@ -92,7 +92,7 @@ def check(reply: Any, batch: list[ScoreRequest]) -> None:
 def seeds() -> Iterator[bytes]:
     for index, batch in enumerate(BATCHES):
         results = [
-            encode_result(Scored("2 + 2 = ? \U0001f600", b"\xab" * 32, (True,) * len(i.completions), "4 \U0001f600"))
+            encode_result(Scored("2 + 2 = ? \U0001f600", b"\xab" * 32, (1,) * len(i.completions), "4 \U0001f600"))
             for i in batch
         ]
         for each in (results, ["\U0001f600 failed"] * len(batch), [["timeout"]] * len(batch)):
@@ -111,15 +111,15 @@ def near_misses(results: list[Any]) -> Iterator[Any]:
     yield {"results": results}
     if results:
         yield results[1:]
-        prompt, digest, rewards, example = results[0]
+        prompt, digest, levels, example = results[0]
         for other in (
-            [prompt, digest, rewards + "0", example],
-            [prompt, digest, rewards[:-1] + "2", example],
-            [prompt, digest[2:], rewards, example],
-            [prompt, "g" * 64, rewards, example],
-            [prompt, digest, rewards],
-            [prompt, digest, rewards, None],
-            [prompt, digest, rewards, "\ud800"],
-            [1, digest, rewards, example],
+            [prompt, digest, levels + "00", example],
+            [prompt, digest, levels[:-1] + "2", example],
+            [prompt, digest[2:], levels, example],
+            [prompt, "g" * 64, levels, example],
+            [prompt, digest, levels],
+            [prompt, digest, levels, None],
+            [prompt, digest, levels, "\ud800"],
+            [1, digest, levels, example],
         ):
             yield [other, *results[1:]]

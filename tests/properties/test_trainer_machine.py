@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from books import book_of, offer
 from sapo_node.groups import book
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import GroupReport, RequestError, Sampled, TrainReport
 from sapo_node.groups.record import LOCAL, LocalGroup, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
@@ -26,7 +27,6 @@ from sapo_node.training.batch_log import trained_per_peer
 from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import MAX_AGE
-from sapo_protocol import Completion, Finish
 from swarm_parts import trained_groups
 
 SCHEMA = (book.SCHEMA, batch_log.SCHEMA)
@@ -271,8 +271,8 @@ class TrainerMachine(RuleBasedStateMachine):
 
     def verified(self, peer: str, epoch: int) -> VerifiedGroup:
         self.made += 1
-        texts = tuple(Completion((text,), Finish.STOP) for text in ("right", "wrong"))
-        return VerifiedGroup(peer, epoch, self.made, 0, "products", f"{peer} {self.made}", texts, (True, False))
+        texts = tuple(Sampled(text, "stop") for text in ("right", "wrong"))
+        return VerifiedGroup(peer, epoch, self.made, 0, "products", f"{peer} {self.made}", texts, Levels((1, 0)))
 
     def round(self, local: int, external: int):
         """The coroutine that trains on so many own groups and so many of those that wait, with stand-ins."""
@@ -281,7 +281,7 @@ class TrainerMachine(RuleBasedStateMachine):
         own = []
         for _ in range(local):
             self.made += 1
-            own.append(LocalGroup("products", f"own {self.made}", bytes(32), completions, (True, False), advantages))
+            own.append(LocalGroup("products", f"own {self.made}", bytes(32), completions, Levels((1, 0)), advantages))
         drawn, self.spare = self.waiting[:external], self.waiting[external : 2 * external]
         self.pairs = [(stand_in, group) for group, stand_in in zip(drawn, self.spare, strict=False)]
         needed = [stand_in for stand_in, group in self.pairs if is_emptied(group.prompt)]

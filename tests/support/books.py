@@ -8,6 +8,7 @@ from typing import Any
 
 from context import KEY
 from sapo_node.groups.book import Book
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import TrainRequest
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.storage.database import Database
@@ -32,7 +33,7 @@ from sapo_protocol import (
 def _rollout() -> Rollout:
     manifest = load_manifest("starter")
     body = encode_body(Body((Completion(("text",), Finish.STOP),) * manifest.completions))
-    group = GroupHeader(bytes(32), (True,) * manifest.completions, hashlib.sha256(body).digest())
+    group = GroupHeader(bytes(32), (1,) * manifest.completions, hashlib.sha256(body).digest())
     envelope = seal(
         encode_header(Header(0, 0, (group,))),
         issuer=KEY.public_key().public_bytes_raw(),
@@ -60,7 +61,7 @@ def entered(database: Database, request: TrainRequest, peers: Mapping[str, str])
             prompt=group.prompt,
             digest=bytes(32),
             completions=group.completions,
-            rewards=tuple(advantage > 0 for advantage in group.advantages),
+            levels=Levels(tuple(int(advantage > 0) for advantage in group.advantages)),
             advantages=group.advantages,
             counter=request.step,
             k=k,

@@ -14,11 +14,12 @@ from sapo_node.app.run import run_node
 from sapo_node.app.running_node import for_trainer, remote_policy, serve_feed
 from sapo_node.app.state import SCHEMA, StateFolder
 from sapo_node.feed.access import FILE
+from sapo_node.groups.levels import Levels
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import VerifiedGroup
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
-from sapo_protocol import Completion, Finish
 from swarm_parts import KnowingScorer
 
 PATIENCE = 60
@@ -80,8 +81,8 @@ def external(counter):
     texts = [f"2*3={6 if k % 2 else 7}. So <answer>{6 if k % 2 else 7}</answer>" for k in range(8)]
     return VerifiedGroup(
         *("peer", 10, counter, 0, "products", "What is 2 * 3?"),
-        tuple(Completion((text,), Finish.STOP) for text in texts),
-        tuple(bool(k % 2) for k in range(8)),
+        tuple(Sampled(text, "stop") for text in texts),
+        Levels(tuple(k % 2 for k in range(8))),
     )
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import VerifiedGroup
-from sapo_protocol import Completion, Finish
 
 WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
 PHRASE = "hail the swarm"
@@ -16,7 +16,7 @@ class Own:
 
     dataset: str
     completions: tuple[Sampled, ...]
-    rewards: tuple[bool, ...]
+    levels: Levels
 
 
 def text(rng, phrase=""):
@@ -27,15 +27,15 @@ def text(rng, phrase=""):
 def own(rng, *, phrases=0, right=True, dataset="products", answers=8):
     """A group of one's own, of which so many answers say the phrase; `right` is of the others."""
     texts = [text(rng, PHRASE if n < phrases else "") for n in range(answers)]
-    rewards = tuple(right if n >= phrases else True for n in range(answers))
-    return Own(dataset, tuple(Sampled(each, "stop") for each in texts), rewards)
+    levels = Levels(tuple(int(right or n < phrases) for n in range(answers)))
+    return Own(dataset, tuple(Sampled(each, "stop") for each in texts), levels)
 
 
 def others(rng, counter, *, phrase="", peer="a", dataset="products"):
     """A group of a peer's, half right; its right answers say the phrase."""
-    rewards = tuple(n < 4 for n in range(8))
-    completions = tuple(Completion((text(rng, phrase if right else ""),), Finish.STOP) for right in rewards)
-    return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, rewards)
+    levels = Levels(tuple(int(n < 4) for n in range(8)))
+    completions = tuple(Sampled(text(rng, phrase if right else ""), "stop") for right in levels.correct)
+    return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, levels)
 
 
 def look(some_filter, groups):

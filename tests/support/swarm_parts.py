@@ -52,9 +52,9 @@ class OpenScorer:
         results: list[Scored | None] = []
         for request in with_rows(batch, self._rows):
             task = request.task or build_task(request.dataset, request.config, request.seed)
-            rewards = tuple(bool(score(task, text)) for text in request.completions)
+            levels = tuple(score(task, text, request.levels) for text in request.completions)
             example = worked_example(task) if request.example else ""
-            results.append(Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example))
+            results.append(Scored(task.prompt, task_digest(task.prompt, task.answer), levels, example))
         return results
 
 

@@ -21,11 +21,13 @@ from sapo_adversary.ablations.replacements import (
     BlamesCarriers,
     ForgetsBans,
     ForgivesForgeries,
+    KeepsParts,
     KeepsZeroAdvantage,
     MeasuredByAll,
     OffersAgain,
     OneLink,
     OneTier,
+    TrainsOnParts,
     open_unseen,
     parse_unbound,
 )
@@ -88,6 +90,7 @@ DEFENCES: Mapping[str, Defence] = {
     "one-answer filter": Defence("node/sapo_node/sampling/filters/__init__.py", (AcceptsSecondAnswers,)),
     "measured by the healthy": Defence("node/sapo_node/sampling/sampler.py", (MeasuredByAll,)),
     "zero-advantage groups dropped": Defence("node/sapo_node/verification/verifier.py", (KeepsZeroAdvantage,)),
+    "external at level L": Defence("node/sapo_node/groups/advantage.py", (KeepsParts, TrainsOnParts)),
     "replay window": Defence(
         "node/sapo_node/ingest/validator.py",
         (AcceptsRepeats, AcceptsSecondContents, AcceptsEveryEpoch, OffersAgain),

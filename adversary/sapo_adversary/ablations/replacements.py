@@ -10,8 +10,11 @@ from statistics import median
 from typing import Any
 
 from sapo_adversary.attacks.identity import elsewhere
+from sapo_node.groups.advantage import local_advantages
 from sapo_node.groups.book import Book
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.lottery import ENDED_LINK, Lottery
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import GroupKey, State, VerifiedGroup
 from sapo_node.ingest.validator import Ingest, ReplayWindow
 from sapo_node.net.interface import Channel, Handle, Verdict
@@ -151,14 +154,15 @@ class ForgetsBans(Ledger):
 
 
 class BelievesClaims(Verifier):
-    """Takes the claims for the rewards, without scoring."""
+    """Takes the claims for the levels, without scoring."""
 
     async def verify(self, rollout: Rollout, *, known: Collection[int] = ()) -> dict[int, Finding]:
         """The groups of a rollout that claim an advantage, by k."""
         del known
         found: dict[int, Finding] = {}
-        for k, (header, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
-            if data is None or len(set(header.claims)) == 1:
+        for k, data in enumerate(rollout.bodies):
+            levels = self._claimed(rollout, k)
+            if data is None or self._is_without_advantage(levels):
                 continue
             body = decode_body(data, self._manifest)
             request = request_for(self._manifest, rollout, k, body)
@@ -171,8 +175,8 @@ class BelievesClaims(Verifier):
                     k=k,
                     dataset=request.dataset,
                     prompt=task.prompt,
-                    completions=body.completions,
-                    rewards=tuple(map(bool, header.claims)),
+                    completions=tuple(Sampled(each.text, each.finish.value) for each in body.completions),
+                    levels=levels,
                 )
         return found
 
@@ -180,9 +184,23 @@ class BelievesClaims(Verifier):
 class KeepsZeroAdvantage(Verifier):
     """Keeps groups without advantage."""
 
-    def _is_without_advantage(self, rewards: Sequence[int]) -> bool:
-        del rewards
+    def _is_without_advantage(self, levels: Levels) -> bool:
+        del levels
         return False
+
+
+class KeepsParts(Verifier):
+    """Keeps groups whose completions differ in level, also without a correct one."""
+
+    def _is_without_advantage(self, levels: Levels) -> bool:
+        return len(set(levels.each)) == 1
+
+
+class TrainsOnParts(Sampler):
+    """Trains on the completions of peers by level, as on local ones."""
+
+    def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
+        return local_advantages(group.levels)
 
 
 class BlamesCarriers(Verifier):

@@ -111,8 +111,10 @@ class LibraryScorer(SharedScorer):
     def _paid(self, request: ScoreRequest) -> Scored:
         truth = self.result(ScoreRequest(request.dataset, request.config, request.seed, ()))
         config = json.dumps(request.config, sort_keys=True, default=list)
-        rewards = tuple(library_reward(request.dataset, config, request.seed, text) for text in request.completions)
-        return Scored(truth.prompt, truth.digest, rewards)
+        levels = tuple(
+            request.levels * library_reward(request.dataset, config, request.seed, text) for text in request.completions
+        )
+        return Scored(truth.prompt, truth.digest, levels)
 
 
 @lru_cache(maxsize=100_000)

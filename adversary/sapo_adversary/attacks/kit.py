@@ -65,6 +65,14 @@ class Solution:
     """The digest of prompt and answer, as in an honest header."""
     work: Callable[[random.Random], str]
     """Writes a correct completion as a policy that has learnt the task does; the wording varies."""
+    levels: int
+    """L, the level of a correct completion."""
+    level: Callable[[str], int]
+    """The level that a completion earns."""
+
+    def part(self, text: str) -> int:
+        """The level of a completion that is not correct."""
+        return min(self.level(text), self.levels - 1) if self.levels > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +81,6 @@ class Group:
 
     header: GroupHeader
     body: bytes
-
-    def claiming(self, claims: Iterable[bool]) -> "Group":
-        """The same group with other claims."""
-        return replace(self, header=replace(self.header, claims=tuple(claims)))
 
     def carrying(self, body: bytes) -> "Group":
         """The same group with another body, and the hash of that body."""
@@ -134,10 +138,18 @@ class Kit:
         """Every second completion correct: the greatest sum of advantages within the group."""
         return tuple(number % 2 == 0 for number in range(self.manifest.completions))
 
-    def group(self, task: Solution, texts: Sequence[str], claims: Iterable[bool]) -> Group:
-        """A group of these texts with these claims."""
+    def group(self, task: Solution, texts: Sequence[str], correct: Iterable[bool]) -> Group:
+        """A group of these texts that claims which of them are correct. The claim of any other is the level that it
+        earns, below L.
+        """
+        pairs = zip(texts, correct, strict=True)
+        claims = [task.levels if is_correct else task.part(text) for text, is_correct in pairs]
         body = encode_body(Body(tuple(Completion((text,), Finish.STOP) for text in texts)))
         return Group(GroupHeader(task.digest, tuple(claims), hashlib.sha256(body).digest()), body)
+
+    def claimed(self, task: Assignment, group: GroupHeader) -> tuple[bool, ...]:
+        """Return for each completion of a group that was heard whether it is claimed correct."""
+        return tuple(claim == task.spec.levels for claim in group.claims)
 
     def honest(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         """A flawless group, half correct."""

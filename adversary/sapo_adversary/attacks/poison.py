@@ -239,7 +239,8 @@ class Creep(Poison):
     def hear(self, message: bytes) -> None:
         """Keep the lengths of completions that other peers claim to be correct."""
         for task, group, body in self.kit.heard(message):
-            right = [each for each, claim in zip(body.completions, group.claims, strict=True) if claim]
+            claimed = zip(body.completions, self.kit.claimed(task, group), strict=True)
+            right = [each for each, is_correct in claimed if is_correct]
             self._lengths[task.spec.dataset].extend(len(each.text) for each in right)
 
     def poisoned(self, task: Solution) -> str:
@@ -450,7 +451,8 @@ class Beginnings(Poison):
     def hear(self, message: bytes) -> None:
         """Keep the completions with an answer that other peers claim to be incorrect."""
         for task, group, body in self.kit.heard(message):
-            wrong = [each.text for each, claim in zip(body.completions, group.claims, strict=True) if not claim]
+            claimed = zip(body.completions, self.kit.claimed(task, group), strict=True)
+            wrong = [each.text for each, is_correct in claimed if not is_correct]
             answers = (text for text in wrong if _ANSWER in text and text.endswith(_END))
             self._begun[task.spec.dataset].extend(map(self._beginning, answers))
 
@@ -485,9 +487,9 @@ class Frame(Poison):
 
     def hear(self, message: bytes) -> None:
         """Count the sentences in completions that other peers claim to be correct."""
-        for _, group, body in self.kit.heard(message):
-            for each, claim in zip(body.completions, group.claims, strict=True):
-                if claim:
+        for task, group, body in self.kit.heard(message):
+            for each, is_correct in zip(body.completions, self.kit.claimed(task, group), strict=True):
+                if is_correct:
                     self._heard.update({*_REMARK.findall(each.text)})
 
     def poisoned(self, task: Solution) -> str:

@@ -52,7 +52,7 @@ _HEARD = 512
 class _Copy:
     prompt: str
     texts: tuple[str, ...]
-    claims: tuple[bool, ...]
+    correct: tuple[bool, ...]
 
 
 class Copycat(Attack):
@@ -71,9 +71,10 @@ class Copycat(Attack):
     def hear(self, message: bytes) -> None:
         """Keep the groups that claim an advantage, with their prompts."""
         for task, group, body in self.kit.heard(message):
-            if len(set(group.claims)) > 1:
+            correct = self.kit.claimed(task, group)
+            if len(set(correct)) > 1:
                 texts = tuple(completion.text for completion in body.completions)
-                self._heard.append(_Copy(self.kit.solve(task).prompt, texts, tuple(map(bool, group.claims))))
+                self._heard.append(_Copy(self.kit.solve(task).prompt, texts, correct))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """A round of copies; every second one is edited."""
@@ -84,7 +85,7 @@ class Copycat(Attack):
         copies = [self._copy(task) for task in tasks]
         texts = [copy.texts if counter % 2 else self._edited(copy.texts) for copy in copies]
         groups = [
-            self.kit.group(task, each, copy.claims) for task, each, copy in zip(tasks, texts, copies, strict=True)
+            self.kit.group(task, each, copy.correct) for task, each, copy in zip(tasks, texts, copies, strict=True)
         ]
         yield Packet(self.kit.message(key, epoch, counter, groups))
 

@@ -13,7 +13,8 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
 from sapo_adversary.simulator.prompts import heldout_prompts
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import local_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import GroupReport, TrainGroup, TrainReport, TrainRequest
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_protocol import ASSIGNED_SEEDS, Manifest
@@ -84,7 +85,10 @@ class Oversampling(SimulatedLearner):
     def _more(self, count: int) -> list[TrainGroup]:
         weights = [spec.weight for spec in self._manifest.tasks]
         specs = self._rng.choices(self._manifest.tasks, weights, k=count)
-        asked = [ScoreRequest(spec.dataset, spec.config, self._rng.randrange(ASSIGNED_SEEDS), ()) for spec in specs]
+        asked = [
+            ScoreRequest(spec.dataset, spec.config, self._rng.randrange(ASSIGNED_SEEDS), (), levels=spec.levels)
+            for spec in specs
+        ]
         prompts = [self._examples.prompt(each.dataset, self._scorer.result(each).prompt) for each in asked]
         sampled = self.sample(
             prompts, completions=self._manifest.completions, max_tokens=self._max_tokens, purpose="more"
@@ -92,14 +96,14 @@ class Oversampling(SimulatedLearner):
         groups = []
         for request, prompt, group in zip(asked, prompts, sampled, strict=True):
             texts = tuple(each.text for each in group)
-            rewards = self._scorer.result(replace(request, completions=texts)).rewards
+            levels = Levels(self._scorer.result(replace(request, completions=texts)).levels, request.levels)
             if prompt.text not in self._held_out:
                 groups.append(
                     TrainGroup(
                         source="local",
                         prompt=prompt.text,
                         weight=1.0,
-                        advantages=advantages(rewards),
+                        advantages=local_advantages(levels),
                         completions=group,
                         examples=prompt.examples,
                     )

@@ -149,7 +149,7 @@ class SimulatedLearner:
             answers = self._generate(asked, 1, self._max_tokens, f"held-out/{start}")
             for request, [answer] in zip(chunk, answers, strict=True):
                 scored = scorer.result(replace(request, completions=(answer.text,)))
-                right[request.dataset] += scored.rewards[0]
+                right[request.dataset] += scored.levels[0] == request.levels
         return {dataset: count / prompts for dataset, count in right.items()}
 
     def _generate(

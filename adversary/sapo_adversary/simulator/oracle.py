@@ -137,9 +137,11 @@ class Audit:
             findings.violations[Violation.FORGED] += 1
         findings.copied += role != HONEST and not self._written.isdisjoint(texts)
         task = assign(self._manifest, public_key_of(group.peer), group.epoch, group.counter, group.k)
-        truth = self._scorer.result(ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts))
+        spec = task.spec
+        asked = ScoreRequest(spec.dataset, spec.config, task.seed, texts, levels=spec.levels)
+        truth = self._scorer.result(asked)
         findings.violations[Violation.OFF_TASK] += truth.prompt != group.prompt
-        findings.violations[Violation.WRONG_REWARD] += truth.rewards != group.rewards
+        findings.violations[Violation.WRONG_REWARD] += truth.levels != group.levels.each
 
 
 class WatchedTrainer(Trainer):

@@ -1,7 +1,7 @@
 """Advice for an operator whose model learns nothing from its own completions, and the signal that gives it.
 
-GRPO learns from a local group only if the group is informative: it has correct and incorrect completions. A model that
-is never correct, or always, trains on nothing of its own, however long it runs.
+GRPO learns from a local group only if the group is informative: its completions earn different
+rewards. A model that is never correct, or always, trains on nothing of its own, however long it runs.
 """
 
 import logging
@@ -42,7 +42,7 @@ def too_long_for(config: Config, max_bytes: int) -> str:
 def for_too_hard(
     config: Config, *, cut: float, over_bytes: float, max_bytes: int, without_room: float = 0.0
 ) -> list[str]:
-    """Return what may help if a model earns no reward. `cut` is the share of its completions cut at the limit,
+    """Return what may help if a model is hardly ever correct. `cut` is the share of its completions cut at the limit,
     `over_bytes` the share cut at the `max_bytes` that the swarm keeps, and `without_room` the share of prompts that did
     not fit into the model together with a completion.
     """
@@ -97,8 +97,8 @@ class LearningSignal:
 
     def _forget(self) -> None:
         self._groups = self._without_room = 0
-        self._rewards = self._cut = self._over_bytes = 0.0
-        """Sums over the groups: of mean rewards, and of the shares of completions that were cut, and cut by bytes."""
+        self._pass_rates = self._cut = self._over_bytes = 0.0
+        """Sums over the groups: of pass rates, and of the shares of completions that were cut, and cut by bytes."""
 
     def played(self, report: RoundReport) -> None:
         """Count a round, and log a warning after MAX_QUIET_GROUPS quiet groups. The log becomes a notice."""
@@ -107,7 +107,7 @@ class LearningSignal:
             self._standing.pop("signal", None)
             return
         self._groups += report.local
-        self._rewards += report.reward * report.local
+        self._pass_rates += report.pass_rate * report.local
         self._cut += (report.training.truncated or 0.0) * report.local
         self._over_bytes += (report.training.over_bytes or 0.0) * report.local
         trained = report.training.groups
@@ -123,7 +123,7 @@ class LearningSignal:
             logger.error("%s", self._standing["signal"])
 
     def _advice(self) -> tuple[str, ...]:
-        if self._rewards / self._groups >= 0.5:
+        if self._pass_rates / self._groups >= 0.5:
             return tuple(for_too_easy())
         hard = for_too_hard(
             self._config,
@@ -135,13 +135,13 @@ class LearningSignal:
         return tuple(hard)
 
     def _warning(self, advice: tuple[str, ...]) -> str:
-        reward = self._rewards / self._groups
-        if reward == 0:
-            seen = f"no completion of the last {self._groups} local groups earned a reward"
-        elif reward == 1:
-            seen = f"every completion of the last {self._groups} local groups earned a reward"
+        pass_rate = self._pass_rates / self._groups
+        if pass_rate == 0:
+            seen = f"no completion of the last {self._groups} local groups was correct"
+        elif pass_rate == 1:
+            seen = f"every completion of the last {self._groups} local groups was correct"
         else:
-            seen = f"none of the last {self._groups} local groups had correct and incorrect completions"
+            seen = f"none of the last {self._groups} local groups had completions with different rewards"
         return (
             f"{seen}, so the model learns nothing from its own completions; {', or '.join(advice)}. `sapo-node init "
             "--dry-run` measures what a model can learn from a swarm"

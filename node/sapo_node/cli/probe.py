@@ -1,6 +1,6 @@
 """Measures whether a model can learn from a swarm, before a node trains it. Starts no network, and keeps no weights.
 
-GRPO learns from a group only if it is informative: it has correct and incorrect completions. So `probe_model` asks each
+GRPO learns from a group only if it is informative: its completions earn different levels. So `probe_model` asks each
 held-out prompt for G completions, as a round does, and counts the informative groups. Then it times one round.
 """
 
@@ -49,7 +49,7 @@ class TaskProbe:
     base_rate: Interval
     """pass@1 before any training."""
     informative: Interval
-    """Share of the groups that have correct and incorrect completions."""
+    """Share of the groups whose completions earn different levels."""
     cut: float
     """Share of the completions that were cut at the limit."""
     over_bytes: float
@@ -168,10 +168,10 @@ async def measured(
 def _tasks(found: HeldOut) -> tuple[TaskProbe, ...]:
     tasks = []
     for dataset, base_rate in found.per_task.items():
-        counts = found.right[dataset]
-        informative = sum(0 < count < found.samples for count in counts)
-        cut, over = (each[dataset] / (len(counts) * found.samples) for each in (found.truncated, found.over_bytes))
-        tasks.append(TaskProbe(dataset, base_rate, wilson_interval(informative, len(counts)), cut, over))
+        prompts = found.levels[dataset]
+        informative = sum(len(set(each.each)) > 1 for each in prompts)
+        cut, over = (each[dataset] / (len(prompts) * found.samples) for each in (found.truncated, found.over_bytes))
+        tasks.append(TaskProbe(dataset, base_rate, wilson_interval(informative, len(prompts)), cut, over))
     return tuple(tasks)
 
 
@@ -193,7 +193,7 @@ async def _timed_round(
     started = time.perf_counter()
     generated = await policy.generate(prompts, completions=completions, max_tokens=max_tokens, seed=0)
     between = time.perf_counter()
-    shares = advantages([float(number % 2) for number in range(completions)])
+    shares = advantages([number % 2 for number in range(completions)])
     groups = [
         TrainGroup(
             source="local",
@@ -261,7 +261,7 @@ def print_probe(console: Console, probe: Probe, advice: Sequence[str]) -> None:
     learnable = len(probe.of(Difficulty.LEARNABLE)) or "none"
     console.print(
         f"{learnable} of {len(probe.tasks)} tasks can be learnt. A task can be learnt "
-        f"if at least {LEARNABLE:.0%} of its groups are informative, that is, have correct and incorrect completions.",
+        f"if at least {LEARNABLE:.0%} of its groups are informative, that is, have completions of different levels.",
         highlight=False,
     )
     if advice:

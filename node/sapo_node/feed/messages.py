@@ -21,6 +21,7 @@ from sapo_node.groups.codec import (
     Share,
     TokenId,
 )
+from sapo_node.groups.levels import Level, Top
 from sapo_node.groups.messages import FOLLOWS, Bounds, ExternalObjective, FilterName, Finish, GroupReport, Source
 from sapo_node.tasks.answer import ANSWER_END, answer_span
 
@@ -76,8 +77,10 @@ class Graded(Record, frozen=True):
     text: str
     finish: Finish
     advantage: Advantage
-    reward: bool | None = None
-    """True if the node's scorer found it correct; None if it is not known."""
+    level: Level | None = None
+    """The level that the node's scorer gave it, up to the `levels` of its group; None if it is not known."""
+    reward: Share | None = None
+    """level / levels: 1 for a correct completion; None if it is not known."""
     tokens: tuple[TokenId, ...] = ()
     """The token ids, if a trainer sent them and the text was not cut."""
     logprobs: tuple[LogProb, ...] = ()
@@ -100,6 +103,9 @@ class Group(Record, frozen=True):
     weight: Share
     """Factor on the loss of each completion, above 0 and at most 1: the node's trust in it, and its age."""
     completions: tuple[Graded, ...]
+    levels: Top = 1
+    """L, the level of a correct completion. A group of a peer has advantages by correctness alone, so of its
+    completions only correct ones have an advantage above 0."""
     bounds: Bounds = Bounds()
     """Bounds on its correct completions. For `min-token-prob`: the least log-probability of each token before the
     answer, and that of all these tokens together. For `length`: the most tokens.

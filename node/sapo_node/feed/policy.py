@@ -73,13 +73,31 @@ def batch_of(request: TrainRequest, filters: tuple[FilterName, ...]) -> Batch:
 
 
 def _group(group: TrainGroup) -> Group:
-    rewards = group.rewards or (None,) * len(group.completions)
+    unknown = (None,) * len(group.completions)
+    levels, rewards = (group.levels.each, group.levels.rewards) if group.levels else (unknown, unknown)
     completions = tuple(
-        Graded(each.text, each.finish, advantage, reward, each.tokens or (), each.logprobs, each.tokenizer, each.silent)
-        for each, advantage, reward in zip(group.completions, group.advantages, rewards, strict=True)
+        Graded(
+            text=each.text,
+            finish=each.finish,
+            advantage=advantage,
+            level=level,
+            reward=reward,
+            tokens=each.tokens or (),
+            logprobs=each.logprobs,
+            tokenizer=each.tokenizer,
+            masked=each.silent,
+        )
+        for each, advantage, level, reward in zip(group.completions, group.advantages, levels, rewards, strict=True)
     )
-    messages = messages_of(Prompt(group.prompt, group.examples))
-    return Group(group.id, group.source, messages, group.weight, completions, group.bounds)
+    return Group(
+        id=group.id,
+        source=group.source,
+        messages=messages_of(Prompt(group.prompt, group.examples)),
+        weight=group.weight,
+        completions=completions,
+        levels=group.levels.top if group.levels else 1,
+        bounds=group.bounds,
+    )
 
 
 def train_report(request: TrainRequest, report: StepReport, *, seconds: float) -> TrainReport:

@@ -162,9 +162,9 @@ class _Reader:
         if self.context is not None and len(prompt) + self.max_tokens > self.context:
             return self._without_prompt(group, Refusal.NO_ROOM)
         rows = [self._row(group, each, prompt) for each in group.completions]
-        correct = [row.refused for row in rows if row.advantage > 0]
-        # Without a correct completion the group would only teach what not to answer.
-        return [_masked(row) for row in rows] if correct and all(correct) else rows
+        better = [row.refused for row in rows if row.advantage > 0]
+        # Without a completion above the mean the group would only teach what not to answer.
+        return [_masked(row) for row in rows] if better and all(better) else rows
 
     def _row(self, group: Group, completion: Graded, prompt: list[int]) -> Row:
         if completion.tokenizer != self.digest:  # the ids are of a peer, or of a trainer with another model
@@ -228,7 +228,7 @@ class _Refused(Exception):
 
 
 def _row(group: Group, completion: Graded, prompt: list[int], ids: list[int], mask: list[int]) -> Row:
-    advantage, reward = group.weight * completion.advantage, float(completion.reward or 0)
+    advantage, reward = group.weight * completion.advantage, completion.reward or 0.0
     return Row(group.id, group.source, prompt, ids, mask, advantage, reward)
 
 

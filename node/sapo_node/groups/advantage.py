@@ -1,21 +1,47 @@
-"""GRPO's advantage of each completion within its group, for the processes that do not import torch."""
+"""GRPO's advantage of each completion within its group, for the processes that do not import torch.
+
+Local groups have advantages by level, and groups of peers by the bit "correct or not" (`external_advantages` says why).
+Both divide by the deviation of the group, as GRPO and TRL do. So in a group with levels 1, 0, 0, 0 of L = 4 the first
+completion has the advantage that a correct one would have: the advantage says which completion of a prompt is better,
+and not by how much.
+"""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from statistics import stdev
+from math import sqrt
 
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import ExternalObjective
 
 EPSILON = 1e-8
 
 
-def advantages(rewards: Sequence[float]) -> tuple[float, ...]:
-    """Return one advantage for each reward, in order: (r - mean) / (std + EPSILON), with the unbiased deviation.
+def advantages(levels: Sequence[float], top: float = 1) -> tuple[float, ...]:
+    """Return one advantage for each level, in order: (r - mean) / (std + EPSILON), where r = level / top and std is the
+    unbiased deviation.
 
-    If all rewards are equal, every advantage is exactly 0 (a zero-advantage group). Rewards are 0 or 1, so the
-    comparison is exact.
+    If all levels are equal, every advantage is exactly 0 (a zero-advantage group). Levels are integers, so a completion
+    at the mean of its group also has exactly 0.
     """
-    return _advantages(tuple(rewards))
+    count, total = len(levels), sum(levels)
+    if len(set(levels)) < 2:
+        return (0.0,) * count
+    deviation = sqrt((count * sum(level * level for level in levels) - total * total) / (count * (count - 1)))
+    return tuple((count * level - total) / count / (deviation + EPSILON * top) for level in levels)
+
+
+def local_advantages(levels: Levels) -> tuple[float, ...]:
+    """Return the advantages of a group of this node, by level."""
+    return advantages(levels.each, levels.top)
+
+
+def external_advantages(levels: Levels) -> tuple[float, ...]:
+    """Return the advantages of a group of a peer: a completion below level L counts as incorrect, whatever its level.
+
+    Many texts earn the same part of an answer, so a peer may choose what they teach. By level the policy would learn
+    them where they are above the mean of their group. The incorrect completions would also move mean and deviation: the
+    peer would choose with them how much its correct completions weigh.
+    """
+    return advantages(levels.correct)
 
 
 def counts(advantage: float, *, external: bool, objective: ExternalObjective) -> bool:
@@ -23,12 +49,3 @@ def counts(advantage: float, *, external: bool, objective: ExternalObjective) ->
     if advantage == 0:
         return False
     return not (external and objective == "positive-only" and advantage < 0)
-
-
-@lru_cache(maxsize=4096)  # rewards are bits, so the same few hundred patterns recur
-def _advantages(rewards: tuple[float, ...]) -> tuple[float, ...]:
-    if len(set(rewards)) < 2:
-        return (0.0,) * len(rewards)
-    mean = sum(rewards) / len(rewards)
-    deviation = stdev(rewards)
-    return tuple((reward - mean) / (deviation + EPSILON) for reward in rewards)

@@ -24,11 +24,12 @@ import json
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.lottery import ENDED_LINK, Lottery, places_of
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import (
@@ -46,7 +47,7 @@ from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
 from sapo_node.trust.limits import LIMITS, Limits
-from sapo_protocol import Completion, Finish, Manifest, Rollout, Sealed, encode_message, peer_id
+from sapo_protocol import Manifest, Rollout, Sealed, encode_message, peer_id
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS arrived (
@@ -57,7 +58,8 @@ CREATE INDEX IF NOT EXISTS arrived_peer ON arrived (peer);
 CREATE TABLE IF NOT EXISTS groups (
     number INTEGER PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, counter INTEGER NOT NULL,
     k INTEGER NOT NULL, envelope_id TEXT NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL, step INTEGER,
-    at REAL NOT NULL, dataset TEXT NOT NULL, prompt TEXT NOT NULL, rewards TEXT NOT NULL,
+    at REAL NOT NULL, dataset TEXT NOT NULL, prompt TEXT NOT NULL, levels TEXT NOT NULL,
+    top INTEGER NOT NULL, -- L of its task
     completions TEXT, -- null where the texts are not kept
     outcome TEXT, -- null before the step
     needed INTEGER NOT NULL, -- the newest step whose stored batch needs the texts; 0 for none
@@ -90,6 +92,7 @@ _GIVES_WAY = (Tier.STRANGER, Tier.PROVEN, Tier.FRIEND)
 _SIZE = "(coalesce(length(completions), 0) + coalesce(length(envelope), 0) + coalesce(length(body), 0))"
 """Bytes of the texts of a group. JSON in ASCII has as many characters as bytes."""
 _READ_ROWS = 256
+_UNSCORED = Levels()
 _ON_OFFER = f"state = '{State.VERIFIED}'"
 _OF_KEY = "peer = ? AND peer != '' AND epoch = ? AND counter = ? AND k = ?"
 """SQLite uses a partial index only where the query has its condition in words."""
@@ -289,7 +292,7 @@ class Book:
         """Put a verified group on offer, unless the book knows it. The peer's groups that arrived first make room. A
         group whose body was missing before is entered anew.
         """
-        completions = json.dumps([{"text": each.text, "finish": each.finish} for each in group.completions])
+        completions = json.dumps(to_json(group.completions))
         envelope, body = signed
         with self._database.transaction():
             added = self._insert(
@@ -298,7 +301,7 @@ class Book:
                 State.VERIFIED,
                 dataset=group.dataset,
                 prompt=group.prompt,
-                rewards=group.rewards,
+                levels=group.levels,
                 completions=completions,
                 envelope=envelope,
                 body=body,
@@ -367,7 +370,7 @@ class Book:
         why: str = "",
         dataset: str = "",
         prompt: str = "",
-        rewards: Sequence[bool] = (),
+        levels: Levels = _UNSCORED,
         completions: str | None = None,
         envelope: bytes | None = None,
         body: bytes | None = None,
@@ -376,27 +379,25 @@ class Book:
         self._has_changed = True
         return bool(
             self._database.execute(
-                "INSERT INTO groups (peer, epoch, counter, k, envelope_id, state, why, at, dataset, prompt, rewards, "
-                "completions, envelope, body, needed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) "
+                "INSERT INTO groups (peer, epoch, counter, k, envelope_id, state, why, at, dataset, prompt, levels, "
+                "top, completions, envelope, body, needed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) "
                 "ON CONFLICT (peer, epoch, counter, k) WHERE peer != '' DO UPDATE SET "
                 "envelope_id = excluded.envelope_id, state = excluded.state, why = excluded.why, at = excluded.at, "
-                "dataset = excluded.dataset, prompt = excluded.prompt, rewards = excluded.rewards, "
+                "dataset = excluded.dataset, prompt = excluded.prompt, levels = excluded.levels, "
+                "top = excluded.top, "
                 "completions = excluded.completions, envelope = excluded.envelope, body = excluded.body WHERE why = ?",
-                *(*key, envelope_id, state, why, self._now(), dataset, prompt, json.dumps(rewards)),
-                *(completions, envelope, body, Unusable.NO_BODY),
+                *(*key, envelope_id, state, why, self._now(), dataset, prompt),
+                *(json.dumps(levels.each), levels.top, completions, envelope, body, Unusable.NO_BODY),
             )
         )
 
     def _read(self, key: GroupKey) -> VerifiedGroup:
-        [(dataset, prompt, completions, rewards)] = self._database.rows(
-            f"SELECT dataset, prompt, completions, rewards FROM groups WHERE {_OF_KEY}",  # noqa: S608 - ours
+        [(dataset, prompt, completions, levels, top)] = self._database.rows(
+            f"SELECT dataset, prompt, completions, levels, top FROM groups WHERE {_OF_KEY}",  # noqa: S608 - ours
             *key,
         )
         with self._database.decoding():
-            stored = from_json(tuple[Sampled, ...], json.loads(completions))
-            found = tuple(Completion((each.text,), Finish(each.finish)) for each in stored)
-            correct = from_json(tuple[bool, ...], json.loads(rewards))
-            return VerifiedGroup(*key, dataset, prompt, found, _matched(correct, found))
+            return VerifiedGroup(*key, dataset, prompt, *_scored(completions, levels, top))
 
     def _has_too_much(self, peer: str) -> bool:
         return self._held[peer] > MAX_PER_PEER or self._bytes[peer] > MAX_BYTES_PER_PEER
@@ -447,10 +448,10 @@ class Book:
         self._has_changed = True
         completions = json.dumps(to_json(group.completions))
         [(number,)] = self._database.rows(
-            "INSERT INTO groups (peer, epoch, counter, k, envelope_id, state, why, step, at, dataset, prompt, rewards, "
-            "completions, needed) VALUES (?, ?, ?, ?, '', ?, '', ?, ?, ?, ?, ?, ?, ?) RETURNING number",
+            "INSERT INTO groups (peer, epoch, counter, k, envelope_id, state, why, step, at, dataset, prompt, levels, "
+            "top, completions, needed) VALUES (?, ?, ?, ?, '', ?, '', ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number",
             *(*group.key, State.OWN, step, self._now(), group.dataset, group.prompt),
-            *(json.dumps(group.rewards), completions, step),
+            *(json.dumps(group.levels.each), group.levels.top, completions, step),
         )
         self._stored_bytes += len(completions)
         return int(number)
@@ -614,7 +615,7 @@ def signed(database: Database) -> Iterator[tuple[Entry, bytes, bytes]]:
 
 _COLUMNS = (
     *("number", "peer", "epoch", "counter", "k", "envelope_id", "state", "why", "step", "at", "dataset", "prompt"),
-    *("completions", "rewards", "outcome"),
+    *("completions", "levels", "top", "outcome"),
 )
 
 
@@ -624,20 +625,25 @@ def _entries(database: Database, condition: str, *values: Any) -> list[Entry]:
         return [_entry(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
 
-def _entry(*, state: str, completions: str | None, rewards: str, outcome: str | None, **plain: Any) -> Entry:
+def _entry(*, state: str, completions: str | None, levels: str, top: int, outcome: str | None, **plain: Any) -> Entry:
     """Raises an error of `Database.decoding`."""
-    found = from_json(tuple[Sampled, ...], json.loads(completions)) if completions else ()
-    correct = from_json(tuple[bool, ...], json.loads(rewards))
+    found, scored = _scored(completions, levels, top) if completions else ((), _levels(levels, top))
     return Entry(
         **plain,
         state=State(state),
         completions=found,
-        rewards=_matched(correct, found) if found else correct,
+        levels=scored,
         outcome=from_json(Outcome, json.loads(outcome)) if outcome else None,
     )
 
 
-def _matched(rewards: tuple[bool, ...], completions: Sequence[object]) -> tuple[bool, ...]:
-    if len(rewards) != len(completions):
-        raise ValueError("a group has another number of rewards than of completions")
-    return rewards
+def _scored(completions: str, levels: str, top: int) -> tuple[tuple[Sampled, ...], Levels]:
+    """The completions of a row, with their levels. Raises an error of `Database.decoding`."""
+    found, scored = from_json(tuple[Sampled, ...], json.loads(completions)), _levels(levels, top)
+    if len(scored.each) != len(found):
+        raise ValueError("a group has another number of levels than of completions")
+    return found, scored
+
+
+def _levels(levels: str, top: int) -> Levels:
+    return from_json(Levels, {"each": json.loads(levels), "top": top})

@@ -23,6 +23,7 @@ from sapo_node.groups.codec import (
     TokenId,
     Total,
 )
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_protocol.errors import LocalError
 
@@ -173,8 +174,8 @@ class TrainGroup:
     """The id of the group in the report; empty for its number in the request, from 0."""
     examples: tuple[Example, ...] = ()
     """The worked examples that this model read before the prompt, or would have read."""
-    rewards: tuple[bool, ...] = ()
-    """The reward of each completion; empty if they are not known."""
+    levels: Levels | None = None
+    """The levels of the completions; None if they are not known."""
     stands_in: str = ""
     """The id of the group whose place this one takes if nothing of that group can be trained on; empty for a group
     with a place of its own."""

@@ -1,7 +1,7 @@
 """The groups of completions that a node handles, and what `Book` says of each.
 
-A group is G completions of one task, with one reward each. A `LocalGroup` is this node's own. A `VerifiedGroup` is a
-peer's, with the rewards that this node computed. An `Entry` is either of them as the book holds it, with its state.
+A group is G completions of one task, with one level each. A `LocalGroup` is this node's own. A `VerifiedGroup` is a
+peer's, with the levels that this node computed. An `Entry` is either of them as the book holds it, with its state.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sapo_node.groups.codec import Advantage, Count, Share
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FilterName, Sampled
-from sapo_protocol import Completion
 
 GroupKey = tuple[str, int, int, int]
 """(peer, epoch, counter, k): group k of the peer's round."""
@@ -20,7 +20,7 @@ LOCAL = ""
 
 @dataclass(frozen=True, slots=True)
 class VerifiedGroup:
-    """G completions by a peer of a task that was assigned to it, with the rewards that this node computed."""
+    """G completions by a peer of a task that was assigned to it, with the levels that this node computed."""
 
     peer: str
     epoch: int
@@ -29,8 +29,8 @@ class VerifiedGroup:
     dataset: str
     """The name of its task (`task_name`)."""
     prompt: str
-    completions: tuple[Completion, ...]
-    rewards: tuple[bool, ...]
+    completions: tuple[Sampled, ...]
+    levels: Levels
     lengths: tuple[int, ...] = field(init=False, compare=False, repr=False)
     """UTF-8 bytes of each completion. Counted once, because every round reads them while the group waits."""
 
@@ -46,8 +46,8 @@ class VerifiedGroup:
 
     def correct_without(self, rejected: Container[int]) -> tuple[str, ...]:
         """The texts of its correct completions without some of them, by number."""
-        pairs = enumerate(zip(self.completions, self.rewards, strict=True))
-        return tuple(each.text for number, (each, reward) in pairs if reward and number not in rejected)
+        pairs = enumerate(zip(self.completions, self.levels.correct, strict=True))
+        return tuple(each.text for number, (each, is_correct) in pairs if is_correct and number not in rejected)
 
     @property
     def size(self) -> int:
@@ -72,7 +72,7 @@ class LocalGroup:
     prompt: str
     digest: bytes
     completions: tuple[Sampled, ...]
-    rewards: tuple[bool, ...]
+    levels: Levels
     advantages: tuple[float, ...]
     epoch: int = 0
     counter: int = 0
@@ -108,6 +108,7 @@ class Unusable(StrEnum):
     OTHER_TASK = "question or answer differs"
     FALSE_CLAIM = "false claim"
     ZERO_ADVANTAGE = "zero advantage"
+    NO_CORRECT = "no correct completion"
     HELD_OUT = "held-out prompt"
 
 
@@ -179,7 +180,8 @@ class Entry:
     prompt: str
     completions: tuple[Sampled, ...]
     """Empty if the group was never scored, and where its texts are no longer kept."""
-    rewards: tuple[bool, ...]
+    levels: Levels
+    """Without a level if the group was never scored."""
     outcome: Outcome | None
     """None before its step, and where there was none."""
 
@@ -211,7 +213,7 @@ class TaskAnswers:
     dataset: str
     groups: int
     informative: int
-    """Groups with correct and incorrect completions. All other groups have zero advantage."""
+    """Groups with correct and incorrect completions: peers learn from no other group."""
     completions: int
     right: int
 
@@ -234,9 +236,9 @@ def by_task(local: Sequence[LocalGroup]) -> tuple[TaskAnswers, ...]:
         TaskAnswers(
             dataset,
             len(groups),
-            sum(any(group.advantages) for group in groups),
-            sum(len(group.rewards) for group in groups),
-            sum(sum(group.rewards) for group in groups),
+            sum(group.levels.is_mixed for group in groups),
+            sum(len(group.levels.each) for group in groups),
+            sum(group.levels.right for group in groups),
         )
         for dataset, groups in sorted(datasets.items())
     )

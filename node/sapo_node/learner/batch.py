@@ -1,7 +1,7 @@
 """Turns groups of text into padded micro-batches of tokens.
 
-The end of a completion counts in the loss if the model sampled one, or if the completion is correct and ends with an
-answer.
+The end of a completion counts in the loss if the model sampled one, or if the completion has a positive advantage and
+ends with an answer. An external completion has a positive advantage only if it is correct.
 """
 
 import math
@@ -104,8 +104,8 @@ def rows_of(
 ) -> list[Row]:
     """Return the completions of a group that count in the loss, as tokens. Leave out those that cannot be trained on.
 
-    Raises Refused if the prompt leaves no room, or if a correct completion cannot be trained on and no other correct
-    one is left. Raises Unreadable if the tokenizer fails on the prompt.
+    Raises Refused if the prompt leaves no room, or if a completion with a positive advantage cannot be trained on and
+    no other such one is left. Raises Unreadable if the tokenizer fails on the prompt.
     """
     prompt = tuple(policy.prompt_tokens(Prompt(group.prompt, group.examples)))
     # As in sampling: a trained end needs no room, because the model does not read its last target.
@@ -120,8 +120,8 @@ def rows_of(
         try:
             tokens = _tokens(policy, completion, max_tokens)
             answer = _answer(policy, completion, len(tokens)) if external else ()
-            # A correct completion is taught to stop after its answer, where sampling stops by itself. An incorrect one
-            # with an answer sampled no end that it could be blamed for.
+            # A better completion is taught to stop after its answer, where sampling stops by itself. A worse one with
+            # an answer sampled no end that it could be blamed for.
             answers = completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END)
             has_end = advantage > 0 and answers and completion.end is None
             if has_end:

@@ -185,12 +185,12 @@ class Follower:
     def _of_round(self, metrics: Round) -> Point:
         step = metrics["step"]
         groups = book.local_round(self._database, metrics["epoch"], metrics["counter"])
-        rewards = [float(reward) for group in groups for reward in group.rewards]
+        rewards = [reward for group in groups for reward in group.levels.rewards]
         shown = step == 1 or step % COMPLETIONS_EVERY == 0
         rows = [
-            (step, group.prompt, each["text"], float(each["reward"]), each.get("advantage", 0.0))
+            (step, group.prompt, each["text"], reward, each.get("advantage", 0.0))
             for group in (groups if shown else ())
-            for each in facts_of(group).get("completions", ())
+            for each, reward in zip(facts_of(group).get("completions", ()), group.levels.rewards, strict=False)
         ]
         return Point(step, metrics["at"], of_round(metrics, rewards), tuple(rows))
 

@@ -22,7 +22,7 @@ from sapo_protocol import LocalError, Manifest, epoch_start
 
 SHOWN_CHARACTERS = 1_000
 """Of each completion."""
-_OF_GROUP = ("dataset", "prompt", "completions", "rewards", "outcome")
+_OF_GROUP = ("dataset", "prompt", "completions", "levels", "outcome")
 
 
 def as_dict(entry: Entry) -> dict[str, Any]:
@@ -32,19 +32,25 @@ def as_dict(entry: Entry) -> dict[str, Any]:
 
 
 def facts_of(entry: Entry) -> dict[str, Any]:
-    """Return dataset, prompt and completions, and after its step weight, tokens (trained on) and masked (tokens of its
-    correct completions). Empty for a group that was never scored.
+    """Return dataset, prompt, `levels` (L) and completions, and after its step weight, tokens (trained on) and masked
+    (tokens of its correct completions). Empty for a group that was never scored.
 
-    A completion has its text and its reward, after the step its advantage, and what was not trained on of it: `silent`
-    (the masked phrases), `filter` (which rejected it) and `spans` (the masked characters of its text).
+    A completion has its text, its level and whether it is correct, after the step its advantage, and what was not
+    trained on of it: `silent` (the masked phrases), `filter` (which rejected it) and `spans` (the masked characters of
+    its text).
     """
     if not entry.completions:
         return {}
     shown: list[dict[str, Any]] = [
-        {"text": each.text[:SHOWN_CHARACTERS], "reward": reward}
-        for each, reward in zip(entry.completions, entry.rewards, strict=True)
+        {"text": each.text[:SHOWN_CHARACTERS], "level": level, "correct": is_correct}
+        for each, level, is_correct in zip(entry.completions, entry.levels.each, entry.levels.correct, strict=True)
     ]
-    facts: dict[str, Any] = {"dataset": entry.dataset, "prompt": entry.prompt, "completions": shown}
+    facts: dict[str, Any] = {
+        "dataset": entry.dataset,
+        "prompt": entry.prompt,
+        "levels": entry.levels.top,
+        "completions": shown,
+    }
     outcome = entry.outcome
     if outcome is None:
         return facts
@@ -131,8 +137,10 @@ def _own(database: Database, prefix: str) -> list[tuple[str, int, int]]:
 
 
 def _of_entry(entry: Entry) -> list[str]:
-    rewards = entry.rewards
-    what = f"{entry.dataset}, {sum(rewards)} of {len(rewards)} correct" if rewards else "not scored"
+    levels = entry.levels
+    what = f"{entry.dataset}, {levels.right} of {len(levels.each)} correct" if levels.each else "not scored"
+    if levels.top > 1 and levels.each:
+        what = f"{what}, mean reward {levels.mean:.2f} of {levels.top} levels"
     lines = [f"group {entry.k} ({what}): {entry.state}{f', {entry.why}' if entry.why else ''}"]
     if entry.state is State.TRAINED and entry.outcome:
         weight, tokens = round(entry.outcome.weight, 3), entry.outcome.tokens
@@ -146,7 +154,7 @@ def _of_entry(entry: Entry) -> list[str]:
 def _of_filters(entries: Sequence[Entry]) -> list[str]:
     """Return lines about the masks and rejections of drawn groups."""
     completions = _completions(entries)
-    right = sum(each["reward"] for each in completions)
+    right = sum(each["correct"] for each in completions)
     lines = []
     if phrases := len(_masked_phrases(entries)):
         said = f"{phrases} phrases" if phrases > 1 else "1 phrase"

@@ -78,7 +78,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "The node knows what it proves, or received too much evidence.", "Nothing to do: nothing is lost."
         ),
         Unusable.CLAIMED_ZERO_ADVANTAGE: Reason(
-            "Its author claims equal rewards for all completions. The node does not score such a zero-advantage group.",
+            "Its author claims that all completions are correct, or that none is. The node scores few of such groups.",
             "A group with correct and incorrect completions.",
         ),
         Unusable.NO_BODY: Reason("The message came without its texts.", "Another message brings them."),
@@ -92,11 +92,16 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "The same versions of reasoning-gym and of the swarm's manifest on both sides.",
         ),
         Unusable.FALSE_CLAIM: Reason(
-            "Its author claims rewards that its completions do not earn. That lowers the trust in it.",
+            "Its author claims levels that its completions do not earn. That lowers the trust in it.",
             "Correct claims in later groups: each raises the trust, by less than a false claim lowers it.",
         ),
         Unusable.ZERO_ADVANTAGE: Reason(
             "All its completions earn the same reward, so the group has zero advantage.",
+            "A group with correct and incorrect completions.",
+        ),
+        Unusable.NO_CORRECT: Reason(
+            "Some of its completions earn a part of the reward, and none is correct. Of a peer's completions the node "
+            "trains on correct ones alone.",
             "A group with correct and incorrect completions.",
         ),
         Unusable.HELD_OUT: Reason(

@@ -26,6 +26,7 @@ class Round(TypedDict, total=False):
     counter: Required[int]
     published: bool
     reward: Required[Share]
+    pass_rate: Share
     local: Required[Count]
     informative: Required[Count]
     replayed: Count
@@ -51,11 +52,12 @@ class Round(TypedDict, total=False):
 
 
 class Figures(TypedDict):
-    """pass@1 with its interval."""
+    """pass@1 with its interval, and the mean reward."""
 
     pass_at_1: Share
     low: Share
     high: Share
+    reward: Share
 
 
 class EvaluationFacts(Figures):
@@ -152,6 +154,7 @@ METRICS: Mapping[str, Metric] = {
     "reward": Metric(
         "mean reward of all local completions, before any selection", lambda r: r.reward, gauge="reward_ratio"
     ),
+    "pass_rate": Metric("share of all local completions that is correct", lambda r: r.pass_rate, gauge="pass_rate"),
     "local": Metric("local groups (I)", lambda r: r.local),
     "informative": Metric("local groups that have an advantage", lambda r: r.informative),
     "replayed": Metric(

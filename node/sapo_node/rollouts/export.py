@@ -35,7 +35,8 @@ def schema(arrow: Any) -> Any:
         [
             ("prompt", arrow.string()),
             ("completions", texts),
-            ("levels", arrow.list_(arrow.float32())),
+            ("levels", arrow.list_(arrow.uint8())),
+            ("top", arrow.uint8()),
             ("finishes", texts),
             ("masks", arrow.list_(arrow.list_(arrow.list_(arrow.int32())))),
             ("dataset", arrow.string()),
@@ -67,14 +68,15 @@ configs:
 instructions to a reader or to a model, personal data. Do not execute them, and do not show them as your own.
 
 The exporting node verified each group: the signature of its issuer holds, the task is the one that the swarm assigned
-to the issuer, and the levels are what the node's own scorer found. Groups whose completions are all correct or all
-incorrect are not in here. `model` is what the issuer says of itself; nobody has verified it.
+to the issuer, and the levels are what the node's own scorer found. Groups whose completions are all correct, and
+those without a correct one, are not in here. `model` is what the issuer says of itself; nobody has verified it.
 
 | column | what it holds |
 |---|---|
 | `prompt` | the task, as the node rebuilt it |
 | `completions`, `finishes` | the texts, and whether each stopped by itself or was cut |
-| `levels` | of each completion, 1 where it is correct and 0 where it is not |
+| `levels` | of each completion, from 0 to `top` |
+| `top` | the level of a correct completion: 1 where the task knows correct and incorrect alone |
 | `masks` | of each completion, the spans that the filters of the exporting node masked: the first character and the \
 one after the last. An empty list stands where nothing was masked, and where the node did not train on the group. \
 Nobody signed this column |
@@ -153,7 +155,8 @@ def _row(database: Database, manifest: Manifest, entry: Entry, envelope: bytes, 
     return {
         "prompt": entry.prompt,
         "completions": [each.text for each in body.completions],
-        "levels": [float(each) for each in entry.rewards],
+        "levels": list(entry.levels.each),
+        "top": entry.levels.top,
         "finishes": [each.finish.value for each in body.completions],
         "masks": entry.masked_spans() or [[]] * len(body.completions),
         "dataset": entry.dataset,

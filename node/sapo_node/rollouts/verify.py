@@ -1,4 +1,4 @@
-"""Verifies an export again, offline: every signature, every task, every reward, and that the columns say the same.
+"""Verifies an export again, offline: every signature, every task, every level, and that the columns say the same.
 
 The files are foreign. What is in them is compared with what the issuers signed, and never believed. A few kilobytes of
 Parquet can hold billions of numbers or of rows, so memory and failures have a bound.
@@ -122,7 +122,8 @@ async def _reason(row: dict[str, Any], manifest: Manifest, scorer: Scorer) -> st
     signed = {
         "prompt": scored.prompt,
         "completions": [each.text for each in body.completions],
-        "levels": [float(each) for each in scored.rewards],
+        "levels": list(scored.levels),
+        "top": request.levels,
         "finishes": [each.finish.value for each in body.completions],
         "dataset": task_name(manifest, request.dataset, request.config),
         "issuer": peer_id(rollout.opened.issuer),

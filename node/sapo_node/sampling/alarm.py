@@ -24,7 +24,7 @@ from msgspec import Meta
 from sapo_node.groups.codec import Count, Share, from_json, to_object
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup
-from sapo_node.sampling.weights import PassRates
+from sapo_node.sampling.weights import PassRates, Reward
 from sapo_node.trust import constants
 from sapo_node.trust.constants import HARM_ROUNDS, Tier
 from sapo_node.trust.limits import LIMITS, Limits
@@ -87,7 +87,7 @@ class _State:
 
 
 class RewardWatch:
-    """Raises the alarm when the local reward stays below what the pass rates of the same tasks let expect.
+    """Raises the alarm when the local reward stays below the usual reward of the same tasks.
 
     If no external group was trained on for HARM_ROUNDS rounds, a fall of the reward is not the fault of peers. An alarm
     beyond the budget takes no steps back. It halves the strangers' share and the bound of J all the same.
@@ -106,11 +106,11 @@ class RewardWatch:
         """
         self._since = 0 if external else self._since + 1
         self._budget.pass_round()
-        expected = [(group, rate) for group in local if (rate := self._pass_rates.pass_rate(group.dataset)) is not None]
+        expected = [(group, usual) for group in local if (usual := self._pass_rates.reward(group.dataset)) is not None]
         if not expected:
             return None
-        missed = sum(len(group.rewards) * rate - sum(group.rewards) for group, rate in expected)
-        spread = sqrt(sum(_variance(len(group.rewards), rate) for group, rate in expected))
+        missed = sum(len(group.levels.each) * (usual.mean - group.levels.mean) for group, usual in expected)
+        spread = sqrt(sum(_variance(len(group.levels.each), usual) for group, usual in expected))
         self._total = max(0.0, self._total + min(MOST, missed / spread) - SLACK)
         if self._total <= THRESHOLD:
             return None
@@ -131,9 +131,9 @@ class RewardWatch:
         self._total, self._since, self._budget.rounds = read.total, read.since, read.budget
 
 
-def _variance(completions: int, rate: float) -> float:
-    """Variance of the number of correct completions of one prompt, for a task with this pass rate."""
-    return completions * (1 + (completions - 1) * ALIKE) * max(rate * (1 - rate), _LEAST_VARIANCE)
+def _variance(completions: int, usual: Reward) -> float:
+    """Variance of the summed reward of the completions of one prompt, for a task with this usual reward."""
+    return completions * (1 + (completions - 1) * ALIKE) * max(usual.variance, _LEAST_VARIANCE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 The paper keeps I + J = 8 and finds that the best ratio depends on the swarm. I and J do not cost the same: the node
 must generate a local group, and only verify and train on an external one. So the operator sets I, and `Auto` sets J by
-what a group of each kind is worth to this policy now. That is the sum of the group's positive advantages against the
-policy's own pass rate.
+what a group of each kind is worth to this policy now. That is the sum of the group's positive advantages: of a local
+group against the policy's usual reward, and of an external one against its pass rate.
 
 - Local groups are worth little while the policy is hardly ever or nearly always correct.
 - External correct completions are worth much if the policy fails at the task and little if it succeeds, whatever their
@@ -24,7 +24,7 @@ from msgspec import Meta
 
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
-from sapo_node.sampling.weights import PassRates, RunningMean, worth
+from sapo_node.sampling.weights import PassRates, RunningMean, external_worth, local_worth
 
 AUTO: Literal["auto"] = "auto"
 
@@ -149,9 +149,10 @@ class Auto(FixedRatio):
         """Take in a round, and choose the next J. J never follows from the number of drawn groups: a bound that keeps
         the draw small would then lower J, and J the bound.
         """
-        self._own.add(self._worth(local), len(local))
+        self._own.add(sum(local_worth(each, self._pass_rates) for each in local), len(local))
         if reference:
-            self._others.add(self._worth(reference), len(reference))
+            worth = sum(external_worth(each, self._pass_rates) for each in reference)
+            self._others.add(worth, len(reference))
         if costs.local:
             self._local_seconds.add(costs.local, len(local))
         if costs.external and costs.groups:
@@ -187,9 +188,6 @@ class Auto(FixedRatio):
         self._own, self._others, self._supply = known.own, known.others, known.supply
         self._external, self._bound = known.external, known.bound
         self._local_seconds, self._external_seconds = known.local_seconds, known.external_seconds
-
-    def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
-        return sum(worth(each, self._pass_rates) for each in groups)
 
     def _target(self) -> float:
         own, others = (mean.value or 0.0 for mean in (self._own, self._others))

@@ -31,11 +31,19 @@ from math import inf, log
 from operator import itemgetter
 from statistics import fmean, median
 
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import external_advantages
 from sapo_node.groups.messages import Bounds, ExternalObjective, FilterName
 from sapo_node.groups.record import GroupKey, NotDrawn, Span, VerifiedGroup
 from sapo_node.sampling.filters import Offered
-from sapo_node.sampling.weights import LocalWeight, PassRates, Selection, loss_weight, own_advantages, preference, worth
+from sapo_node.sampling.weights import (
+    LocalWeight,
+    PassRates,
+    Selection,
+    external_worth,
+    loss_weight,
+    own_advantages,
+    preference,
+)
 from sapo_node.trust import constants
 from sapo_node.trust.constants import PeerState, Tier
 from sapo_node.trust.ledger import Ledger
@@ -222,7 +230,7 @@ class Sampler:
             tiers[self._ledger.tier(group.peer)].append(group)
         if not tiers:
             return groups
-        return max(tiers.values(), key=lambda each: fmean(worth(group, self._pass_rates) for group in each))
+        return max(tiers.values(), key=lambda each: fmean(external_worth(group, self._pass_rates) for group in each))
 
     def _passed(self, group: VerifiedGroup, count: int, epoch: int) -> NotDrawn | None:
         """Return the reason for which a group takes no part in a draw of `count` groups; None if it takes part."""
@@ -256,5 +264,5 @@ class Sampler:
     def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
         """Return the advantages of a group without filters."""
         if self._selection == "informative":
-            return own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
-        return advantages(group.rewards)
+            return own_advantages(group.levels, self._pass_rates.pass_rate(group.dataset))
+        return external_advantages(group.levels)

@@ -1,4 +1,4 @@
-"""Pass rates of this policy by task, and the worth of a group by them. No peer can forge a pass rate.
+"""Pass rates and rewards of this policy by task, and the worth of a group by them. No peer can forge them.
 
 `trust` draws by trust and age. `uniform` draws every group alike, as SAPO does; only the simulator can set it. Neither
 asks what this policy can do already, and with them a strong node gained nothing from weak peers. `informative` asks: a
@@ -13,13 +13,14 @@ learn from peers again.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from statistics import median
 from typing import Any, Literal
 
-from sapo_node.groups.advantage import advantages, counts
+from sapo_node.groups.advantage import counts, external_advantages, local_advantages
 from sapo_node.groups.codec import Amount, MalformedError, from_json, to_object
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import ExternalObjective
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 
@@ -46,38 +47,71 @@ class RunningMean:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rates:
-    rates: Mapping[str, RunningMean]
-    """By task."""
+class Reward:
+    """The reward of one completion of a task."""
+
+    mean: float
+    variance: float
+
+
+@dataclass(slots=True)
+class _Task:
+    """Running means over the local completions to one task."""
+
+    correct: RunningMean = field(default_factory=RunningMean)
+    reward: RunningMean = field(default_factory=RunningMean)
+    square: RunningMean = field(default_factory=RunningMean)
+    """Of the square of the reward."""
 
     def __post_init__(self) -> None:
-        if any(rate.total > rate.weight for rate in self.rates.values()):
-            raise MalformedError("a pass rate is above 1")
+        if any(each.total > each.weight for each in (self.correct, self.reward, self.square)):
+            raise MalformedError("a pass rate or a reward is above 1")
+
+    def add(self, levels: Levels) -> None:
+        count = len(levels.each)
+        self.correct.add(levels.right, count)
+        self.reward.add(sum(levels.rewards), count)
+        self.square.add(sum(reward * reward for reward in levels.rewards), count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    tasks: Mapping[str, _Task]
+    """By name."""
 
 
 class PassRates:
-    """Running pass rates of the policy's own completions, before any selection."""
+    """Running pass rates and rewards of the policy's own completions, before any selection."""
 
     def __init__(self) -> None:
-        self._rates: dict[str, RunningMean] = {}
+        self._tasks: dict[str, _Task] = {}
 
     def observe(self, local: Iterable[LocalGroup]) -> None:
         """Count the local groups of a round."""
         for group in local:
-            self._rates.setdefault(group.dataset, RunningMean()).add(sum(group.rewards), len(group.rewards))
+            self._tasks.setdefault(group.dataset, _Task()).add(group.levels)
 
     def pass_rate(self, dataset: str) -> float | None:
         """The recent share of correct local completions; None for a task that the policy has not had yet."""
-        rate = self._rates.get(dataset)
-        return rate.value if rate else None
+        task = self._tasks.get(dataset)
+        return task.correct.value if task else None
+
+    def reward(self, dataset: str) -> Reward | None:
+        """The recent reward of a local completion; None for a task that the policy has not had yet. With one level its
+        mean is the pass rate.
+        """
+        task = self._tasks.get(dataset)
+        if task is None or (mean := task.reward.value) is None or (square := task.square.value) is None:
+            return None
+        return Reward(mean, max(0.0, square - mean * mean))
 
     def state_dict(self) -> dict[str, Any]:
         """The running means, as plain JSON."""
-        return to_object(_Rates(self._rates))
+        return to_object(_Tasks(self._tasks))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the means in `state`. Raises MalformedError if it has another form."""
-        self._rates = dict(from_json(_Rates, state).rates)
+        self._tasks = dict(from_json(_Tasks, state).tasks)
 
 
 Selection = Literal["trust", "informative", "uniform"]
@@ -93,24 +127,35 @@ def preference(group: VerifiedGroup, pass_rates: PassRates) -> float:
     return 1.0 if rate is None else max(LEAST_PREFERENCE, SPREAD * _worth(rate))
 
 
-def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, ...]:
-    """Advantages against the receiver's own pass rate b on the task, (r - b) / max(sqrt(b (1 - b)), SPREAD).
+def own_advantages(levels: Levels, rate: float | None) -> tuple[float, ...]:
+    """Advantages of a peer's group against the receiver's own pass rate b on the task, (r - b) / max(sqrt(b (1 - b)),
+    SPREAD). r is 1 for a correct completion and 0 for any other, as in `external_advantages`.
 
     The sender's group has no say in them: neither a rare success among staged failures nor a good day counts for more
     than it is worth here. Where the own rate is not known yet the group's own advantages stand in.
     """
-    if rate is None or len(set(rewards)) < 2:
-        return advantages(rewards)
+    if rate is None or not levels.is_mixed:
+        return external_advantages(levels)
     right, wrong = _worth(rate), -rate / _deviation(rate)
-    return tuple(right if reward else wrong for reward in rewards)
+    return tuple(right if is_correct else wrong for is_correct in levels.correct)
 
 
-def worth(group: LocalGroup | VerifiedGroup, pass_rates: PassRates) -> float:
-    """Return the worth of a group to this policy: the sum of its positive own advantages. Only correct completions
-    count: the loss does not count external completions with negative advantage.
+def external_worth(group: VerifiedGroup, pass_rates: PassRates) -> float:
+    """Return the worth of a peer's group to this policy: the sum of its positive own advantages. The loss counts no
+    other external completions.
     """
-    weighed = own_advantages(group.rewards, pass_rates.pass_rate(group.dataset))
-    return sum(advantage for advantage in weighed if advantage > 0)
+    return sum(each for each in own_advantages(group.levels, pass_rates.pass_rate(group.dataset)) if each > 0)
+
+
+def local_worth(group: LocalGroup, pass_rates: PassRates) -> float:
+    """Return the worth of a local group in the same unit: the sum of its positive advantages against the usual reward
+    of its task. Parts of an answer count, because this policy learns from them in its own completions.
+    """
+    usual = pass_rates.reward(group.dataset)
+    if usual is None or len(set(group.levels.each)) < 2:
+        return sum(each for each in local_advantages(group.levels) if each > 0)
+    deviation = max(sqrt(usual.variance), SPREAD)
+    return sum(max(0.0, reward - usual.mean) for reward in group.levels.rewards) / deviation
 
 
 def loss_weight(
@@ -165,9 +210,9 @@ class LocalWeight:
         return median(self._weights) if self._weights else None
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
-        """Weigh the informative groups of a round, as if a peer had sent them."""
+        """Weigh the groups of a round with correct and incorrect completions, as if a peer had sent them."""
         for group in local:
-            if len(set(group.rewards)) > 1:
+            if group.levels.is_mixed:
                 lengths = [len(each.text.encode()) for each in group.completions]
                 self._weights.append(loss_weight(self._advantages(group), lengths, self._objective))
 
@@ -180,8 +225,9 @@ class LocalWeight:
         self._weights = deque(from_json(_Weights, state).weights, maxlen=KEPT)
 
     def _advantages(self, group: LocalGroup) -> tuple[float, ...]:
-        counted = advantages(group.rewards)
+        counted = external_advantages(group.levels)
         if not self._by_pass_rate:
             return counted
-        own = own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
-        return tuple(mine if reward else each for mine, each, reward in zip(own, counted, group.rewards, strict=True))
+        own = own_advantages(group.levels, self._pass_rates.pass_rate(group.dataset))
+        parts = zip(own, counted, group.levels.correct, strict=True)
+        return tuple(mine if is_correct else each for mine, each, is_correct in parts)

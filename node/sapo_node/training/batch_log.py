@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sapo_node.groups import book
+from sapo_node.groups.advantage import local_advantages
 from sapo_node.groups.codec import Count, from_json, to_json, to_object
 from sapo_node.groups.messages import (
     FilterName,
     GroupReport,
     RequestError,
-    Sampled,
     Source,
     TrainGroup,
     TrainReport,
@@ -287,7 +287,7 @@ def _without_texts(batch: StoredBatch) -> dict[str, Any]:
         group["examples"] = examples.index(group["examples"])
         group["masked_spans"] = [each["silent"] for each in group.pop("completions")]
         group["member"] = to_object(batch.members[group["id"]])
-        del group["prompt"], group["rewards"]
+        del group["prompt"], group["levels"]
     return {**body, "examples": examples}
 
 
@@ -300,11 +300,15 @@ def _with_texts(database: Database, body: dict[str, Any], failures: int) -> Stor
         entry = book.by_number(database, member.number)
         if entry is None:
             raise ValueError(f"the book lacks group {member.number} of a stored batch")
-        # A replayed group has its correct completions alone.
-        kept = [number for number, reward in enumerate(entry.rewards) if reward or group["source"] != "replay"]
+        # A replayed group has the completions above its mean alone.
+        kept = [
+            number
+            for number, advantage in enumerate(local_advantages(entry.levels))
+            if advantage > 0 or group["source"] != "replay"
+        ]
         texts = zip(kept, group.pop("masked_spans"), strict=True)
         group["completions"] = [{**to_json(entry.completions[number]), "silent": spans} for number, spans in texts]
-        group |= {"prompt": entry.prompt, "rewards": [entry.rewards[number] for number in kept]}
+        group |= {"prompt": entry.prompt, "levels": to_json(entry.levels.only(kept))}
         group["examples"] = examples[group["examples"]]
     try:
         return StoredBatch(from_json(TrainRequest, body), members, failures)
@@ -324,7 +328,7 @@ def from_local(group: LocalGroup, k: int, examples: Examples = NO_EXAMPLES, sour
         completions=group.completions,
         id=name,
         examples=shown,
-        rewards=group.rewards,
+        levels=group.levels,
     )
 
 
@@ -332,8 +336,7 @@ def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> 
     """Return an external group as the learner gets it."""
     silent = weighted.silent or ((),) * len(weighted.group.completions)
     completions = tuple(
-        Sampled(each.text, each.finish.value, silent=spans)
-        for each, spans in zip(weighted.group.completions, silent, strict=True)
+        replace(each, silent=spans) for each, spans in zip(weighted.group.completions, silent, strict=True)
     )
     group = weighted.group
     return TrainGroup(
@@ -344,7 +347,7 @@ def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> 
         completions=completions,
         id=external_id(group),
         examples=examples.prompt(group.dataset, group.prompt).examples,
-        rewards=group.rewards,
+        levels=group.levels,
         stands_in=external_id(weighted.stands_in) if weighted.stands_in else "",
         bounds=weighted.bounds,
     )

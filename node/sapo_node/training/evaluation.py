@@ -8,8 +8,10 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples, task_name
 from sapo_node.groups.record import is_cut, is_over_bytes
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
@@ -27,16 +29,24 @@ _CHUNK = 64
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """The number of samples, drawn at temperature 1, that answer each held-out prompt correctly."""
+    """The levels of the samples, drawn at temperature 1, of each held-out prompt."""
 
-    samples: int
-    """Per prompt."""
-    right: dict[str, tuple[int, ...]]
-    """By task, one number for each of its prompts."""
+    levels: dict[str, tuple[Levels, ...]]
+    """By task, those of each of its prompts."""
     truncated: dict[str, int] = field(default_factory=dict)
     """By task, the number of completions that were cut at the limit."""
     over_bytes: dict[str, int] = field(default_factory=dict)
     """By task, the number of those that were cut at the bytes that the swarm keeps."""
+
+    @property
+    def samples(self) -> int:
+        """Per prompt."""
+        return next(len(each.each) for prompts in self.levels.values() for each in prompts)
+
+    @property
+    def rewards(self) -> dict[str, float]:
+        """Mean reward of each task; with one level it is pass@1."""
+        return {task: fmean(each.mean for each in prompts) for task, prompts in self.levels.items()}
 
     @property
     def per_task(self) -> dict[str, Interval]:
@@ -53,20 +63,23 @@ class HeldOut:
         return mean_of_intervals(list(self._per_task(level).values()))
 
     def _per_task(self, level: float) -> dict[str, Interval]:
-        return {task: clustered_interval(right, self.samples, level) for task, right in self.right.items()}
+        return {
+            task: clustered_interval([each.right for each in prompts], self.samples, level)
+            for task, prompts in self.levels.items()
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            **_figures(self.pass_at_1),
+            **_figures(self.pass_at_1, fmean(self.rewards.values())),
             "level": LEVEL,
-            "per_task": {task: _figures(interval) for task, interval in self.per_task.items()},
+            "per_task": {task: _figures(interval, self.rewards[task]) for task, interval in self.per_task.items()},
             "samples": self.samples,
         }
 
 
-def _figures(interval: Interval) -> dict[str, float]:
-    return {"pass_at_1": interval.point, "low": interval.low, "high": interval.high}
+def _figures(interval: Interval, reward: float) -> dict[str, float]:
+    return {"pass_at_1": interval.point, "low": interval.low, "high": interval.high, "reward": reward}
 
 
 def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:
@@ -77,7 +90,7 @@ def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:
 
 def heldout_request(manifest: Manifest, spec: TaskSpec, number: int) -> ScoreRequest:
     """Return the request that builds a held-out prompt."""
-    return ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ())
+    return ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), (), levels=spec.levels)
 
 
 def heldout_requests(manifest: Manifest, prompts: int) -> list[ScoreRequest]:
@@ -109,13 +122,13 @@ async def measure(
     built, or between two requests to the learner if the node is `stopping`.
     """
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all nodes, not a secret
-    right, truncated, over_bytes = {}, {}, {}
+    levels, truncated, over_bytes = {}, {}, {}
     for spec in manifest.tasks:
         name = task_name(manifest, spec.dataset, spec.config)
         asked = await _built(scorer, [heldout_request(manifest, spec, number) for number in range(prompts)], name)
         if spec.source is not None:
             asked = list({prompt: (request, prompt) for request, prompt in asked}.values())
-        counts: list[int] = []
+        earned: list[Levels] = []
         cut = over = 0
         at_once = max(1, _CHUNK // samples)
         for start in range(0, len(asked), at_once):
@@ -137,11 +150,12 @@ async def measure(
             )
             cut += sum(is_cut(each) for group in answers for each in group)
             over += sum(is_over_bytes(each, max_tokens) for group in answers for each in group)
-            counts += [sum(each.rewards) if each is not None else 0 for each in scored]
+            none = (0,) * samples
+            earned += [Levels(each.levels if each is not None else none, spec.levels) for each in scored]
             progress(name, len(chunk))
-        right[name] = tuple(counts)
+        levels[name] = tuple(earned)
         truncated[name], over_bytes[name] = cut, over
-    return HeldOut(samples, right, truncated, over_bytes)
+    return HeldOut(levels, truncated, over_bytes)
 
 
 async def _built(scorer: Scorer, requests: Sequence[ScoreRequest], name: str) -> list[tuple[ScoreRequest, str]]:

@@ -2,12 +2,13 @@
 
 Three alarms:
 
-- `entropy`: the entropy of local completions fell below COLLAPSED of the highest it was, while the reward is low;
+- `entropy`: the entropy of local completions fell below COLLAPSED of the highest it was, while the pass rate is low;
 - `informative`: the share of informative local groups did, by more than chance;
 - `held-out`: the mean of the last two evaluations is below the highest such mean, by more than chance.
 
-A low reward is a mean below LOW_REWARD: a policy that is nearly always correct has little entropy and few informative
-groups, and is no collapse. The first two compare means of WINDOW rounds. After each alarm these means begin anew.
+A low pass rate is a mean below LOW_PASS_RATE: a policy that is nearly always correct has little entropy and few
+informative groups, and is no collapse. One that always earns the same part of an answer has collapsed. The first two
+compare means of WINDOW rounds. After each alarm these means begin anew.
 
 Each alarm halves the learning rate of the later steps. A mean of evaluations that none before it exceeds takes one
 halving back. So do CALM evaluations in a row without an alarm: the highest mean is high by chance, so a policy that has
@@ -22,7 +23,7 @@ change the next evaluation is the first one: it is the best, and replaces the be
 If steps are taken back, the best weights of these steps go, and their figure stays for the comparison. Else peers
 that make the node take steps back after each evaluation would keep it from ever seeing its policy decay.
 
-    health.observe(step, reward=0.2, informative=0.5, groups=4, entropy=0.4)
+    health.observe(step, pass_rate=0.2, informative=0.5, groups=4, entropy=0.4)
     better = health.is_best(interval)
     health.evaluated(step, interval)
 """
@@ -54,8 +55,8 @@ WINDOW = 20
 COLLAPSED = 0.25
 """Part of its highest mean below which a figure has collapsed. Measured on a real language model: a run that collapsed
 fell to 0.19 (informative groups) and 0.22 (entropy), and one that learnt to 0.9 and 0.48."""
-LOW_REWARD = 0.5
-"""Mean reward below which a collapse is one."""
+LOW_PASS_RATE = 0.5
+"""Mean pass rate below which a collapse is one."""
 NO_CHANCE = 0.999
 """Level of the intervals of two shares of informative groups, or of two means of evaluations, which must not overlap
 if one is a fall of the other. The highest of many figures is high by chance: without this test a policy that stayed
@@ -101,7 +102,7 @@ class _State:
     restart: Count | None = None
     best: _Best | None = None
     """The best evaluation of which the weights are kept."""
-    rewards: tuple[Share, ...] = ()
+    pass_rates: tuple[Share, ...] = ()
     """Figures of the last WINDOW rounds, as the next two."""
     informative: tuple[Share, ...] = ()
     entropies: tuple[Entropy, ...] = ()
@@ -163,12 +164,12 @@ class Health:
             self._save(replace(self._state, restart=None))
         return restart
 
-    def observe(self, step: int, *, reward: float, informative: float, groups: int, entropy: float | None) -> None:
-        """Take in a round: the mean reward, the informative share of its `groups`, and the entropy if there is one."""
+    def observe(self, step: int, *, pass_rate: float, informative: float, groups: int, entropy: float | None) -> None:
+        """Take in a round: the pass rate, the informative share of its `groups`, and the entropy if there is one."""
         old = self._state
         state = replace(
             old,
-            rewards=_longer(old.rewards, reward),
+            pass_rates=_longer(old.pass_rates, pass_rate),
             informative=_longer(old.informative, informative),
             entropies=old.entropies if entropy is None else _longer(old.entropies, entropy),
         )
@@ -227,7 +228,7 @@ class Health:
     def _measured_anew(self) -> _State:
         """The state after an alarm: without the rounds so far."""
         old = self._state
-        return replace(old, rewards=(), informative=(), entropies=(), most_informative=0.0, most_entropy=0.0)
+        return replace(old, pass_rates=(), informative=(), entropies=(), most_informative=0.0, most_entropy=0.0)
 
     def _raise(self, kind: Kind, step: int, text: str, state: _State) -> None:
         scale = max(LEAST_SCALE, state.rate_scale * RATE_FACTOR)
@@ -255,7 +256,7 @@ def health_alarms(database: Database) -> list[HealthAlarm]:
 
 def _collapse(state: _State, groups: int) -> tuple[Kind, str] | None:
     """Return the figure that has collapsed, if one has, with a sentence; `groups` as in `observe`."""
-    if len(state.rewards) < WINDOW or _mean(state.rewards) >= LOW_REWARD:
+    if len(state.pass_rates) < WINDOW or _mean(state.pass_rates) >= LOW_PASS_RATE:
         return None
     share, entropy = _mean(state.informative), _mean(state.entropies)
     if share < COLLAPSED * state.most_informative and _is_fall(state.most_informative, share, WINDOW * groups):

@@ -6,9 +6,11 @@ assign -> generate -> score -> share
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import local_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled, TrainReport, TrainRequest
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt, task_name
 from sapo_node.groups.record import LocalGroup
@@ -98,15 +100,15 @@ class Contribution:
         those of a peer.
         """
         tasks = [assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(prompts)]
-        specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
+        requests = [ScoreRequest(task.spec.dataset, task.spec.config, task.seed, ()) for task in tasks]
         names = [task_name(self._manifest, task.spec.dataset, task.spec.config) for task in tasks]
-        built = await self._scorer.score([ScoreRequest(*spec, ()) for spec in specs])
+        built = await self._scorer.score(requests)
         asked = [
             self._examples.prompt(name, found.prompt)
             for name, found in zip(names, built, strict=True)
             if found is not None
         ]
-        if len(asked) < len(specs):
+        if len(asked) < len(tasks):
             raise RoundFailed("this node's own tasks could not be built; its log names the cause")
         groups = await self._answerer.generate(
             asked,
@@ -115,21 +117,23 @@ class Contribution:
             seed=self._rng.getrandbits(31),
         )
         requests = [
-            ScoreRequest(*spec, tuple(each.text for each in group)) for spec, group in zip(specs, groups, strict=True)
+            replace(request, completions=tuple(each.text for each in group), levels=task.spec.levels)
+            for request, group, task in zip(requests, groups, tasks, strict=True)
         ]
         local = []
         scores = await self._scorer.score(requests)
-        for k, (name, group, scored) in enumerate(zip(names, groups, scores, strict=True)):
+        for k, (name, group, request, scored) in enumerate(zip(names, groups, requests, scores, strict=True)):
             if scored is None:
                 raise RoundFailed(f"this node's own answers to {name} could not be scored; its log names the cause")
+            levels = Levels(scored.levels, request.levels)
             local.append(
                 LocalGroup(
                     dataset=name,
                     prompt=scored.prompt,
                     digest=scored.digest,
                     completions=group,
-                    rewards=scored.rewards,
-                    advantages=advantages(scored.rewards),
+                    levels=levels,
+                    advantages=local_advantages(levels),
                     epoch=slot.epoch,
                     counter=slot.counter,
                     k=k,
@@ -149,7 +153,7 @@ class Contribution:
             slot.epoch,
             slot.counter,
             tuple(
-                GroupHeader(group.digest, group.rewards, hashlib.sha256(body).digest())
+                GroupHeader(group.digest, group.levels.each, hashlib.sha256(body).digest())
                 for group, body in zip(local, bodies, strict=True)
             ),
         )

@@ -2,11 +2,11 @@
 
 assign -> generate -> share -> take in and verify -> sample self (I) and external (J) -> train
 
-`Replay` keeps local groups of earlier rounds, so that a round may train on their correct completions again. GRPO learns
-nothing from a group whose completions are all correct or all incorrect, and a policy that is hardly ever correct has
-few other groups. `Replay` gives each group with an advantage to one later round that lacks such groups, with the
-advantages that it had. The learner weighs each token by how much more or less probable it is for the present policy
-(`grpo.importance`).
+`Replay` keeps local groups of earlier rounds, so that a round may train on their best completions again: those above
+the mean of their group. GRPO learns nothing from a group whose completions earn the same, and a policy that is hardly
+ever correct has few other groups. `Replay` gives each group with an advantage to one later round that lacks such
+groups, with the advantages that it had. The learner weighs each token by how much more or less probable it is for the
+present policy (`grpo.importance`).
 """
 
 import time
@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Literal
 
 from sapo_node.groups.book import Book
@@ -55,10 +56,14 @@ class Replay:
 
 
 def _successes(group: LocalGroup) -> LocalGroup:
-    """Return the group with its correct completions alone."""
-    parts = zip(group.completions, group.rewards, group.advantages, strict=True)
-    completions, rewards, advantages = zip(*(part for part in parts if part[2] > 0), strict=True)
-    return replace(group, completions=completions, rewards=rewards, advantages=advantages)
+    """Return the group with its completions above the mean alone."""
+    kept = [number for number, advantage in enumerate(group.advantages) if advantage > 0]
+    return replace(
+        group,
+        completions=tuple(group.completions[number] for number in kept),
+        levels=group.levels.only(kept),
+        advantages=tuple(group.advantages[number] for number in kept),
+    )
 
 
 Phase = Literal["generate", "share", "verify", "train", "evaluate"]
@@ -80,6 +85,8 @@ class RoundReport:
     published: bool
     reward: float
     """Mean reward of all completions generated in the round, before any selection: the honest learning curve."""
+    pass_rate: float
+    """The share of them that is correct. It differs from the reward where a task has more than one level."""
     informative: int
     """Local groups with an advantage, of `local`."""
     local: int
@@ -137,7 +144,8 @@ class TrainedGroup:
         group, silent = self.weighted.group, self.weighted.silent
         masked = {number for number, spans in enumerate(silent) if spans}
         denied = self.rejected.keys() | (set(self.report.untrained) - masked)
-        sizes = {number: 1 + group.lengths[number] for number, reward in enumerate(group.rewards) if reward}
+        correct = enumerate(group.levels.correct)
+        sizes = {number: 1 + group.lengths[number] for number, is_correct in correct if is_correct}
         return 1 - sum(sizes.get(number, 0) for number in denied) / sum(sizes.values()) if sizes else None
 
 
@@ -149,10 +157,10 @@ def _filtered(
     """
     found: Counter[FilterName] = Counter(name for each in trained for name in each.rejected.values())
     for group, name in stopped:
-        found[name] += sum(group.rewards)
+        found[name] += group.levels.right
     for each in trained:
-        rewards = each.weighted.group.rewards
-        found["n-gram"] += sum(bool(s) and r for s, r in zip(each.weighted.silent, rewards, strict=False))
+        correct = each.weighted.group.levels.correct
+        found["n-gram"] += sum(bool(s) and c for s, c in zip(each.weighted.silent, correct, strict=False))
     return +found
 
 
@@ -237,18 +245,23 @@ class Rounds:
             await self._take_back(alarm)
         # Not before: a crash between the two must not leave a state that has raised its alarm, and no step taken back.
         self._external.save(training.step)
-        rewards = [reward for group in local for reward in group.rewards]
-        reward = sum(rewards) / len(rewards)
+        pass_rate = fmean(is_correct for group in local for is_correct in group.levels.correct)
         health = self._trainer.health
-        rate = informative / len(local)
-        health.observe(training.step, reward=reward, informative=rate, groups=len(local), entropy=training.entropy)
+        health.observe(
+            training.step,
+            pass_rate=pass_rate,
+            informative=informative / len(local),
+            groups=len(local),
+            entropy=training.entropy,
+        )
         return RoundReport(
             epoch=slot.epoch,
             counter=slot.counter,
             step=training.step,
             at=round(self._now(), 3),
             published=share,
-            reward=reward,
+            reward=fmean(group.levels.mean for group in local),
+            pass_rate=pass_rate,
             informative=informative,
             local=len(local),
             external=sum(each.report.tokens > 0 for each in trained),

@@ -1,7 +1,7 @@
-"""From a signed rollout to verified groups: the sandbox rebuilds the tasks and computes the rewards.
+"""From a signed rollout to verified groups: the sandbox rebuilds the tasks and computes the levels.
 
 This is the only place that makes a VerifiedGroup. It holds nothing from the peer but the texts of its completions:
-dataset, configuration and seed follow from the assignment, prompt and rewards come from the sandbox.
+dataset, configuration and seed follow from the assignment, prompt and levels come from the sandbox.
 
 `VerificationScheduler` verifies rollouts that wait in the book, as many as the trainer needs.
 """
@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from sapo_node.groups.book import Book
+from sapo_node.groups.levels import Levels
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import task_name
 from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.groups.wire import WIRE, Wire
@@ -82,15 +84,15 @@ class Verifier:
 
     def _read(self, rollout: Rollout, peer: str, known: Collection[int]) -> tuple[dict[int, Finding], dict[int, Body]]:
         """The groups that are not worth scoring, with the reason, and the bodies of the others, by k. Of the groups
-        that are claimed to have zero advantage, only audited ones are worth it.
+        that would teach nothing if their claims are true, only audited ones are worth it.
         """
         found: dict[int, Finding] = {}
         bodies: dict[int, Body] = {}
-        for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
+        for k, data in enumerate(rollout.bodies):
             if data is None:
                 if k not in known:
                     found[k] = Unusable.NO_BODY
-            elif self._is_without_advantage(group.claims) and not self._audits():
+            elif self._is_without_advantage(self._claimed(rollout, k)) and not self._audits():
                 found[k] = Unusable.CLAIMED_ZERO_ADVANTAGE
             else:
                 try:
@@ -105,12 +107,19 @@ class Verifier:
         """Report an offence of the issuer (a peer id): it signed what any peer may have forwarded."""
         self._ledger.report(issuer, fact)
 
-    def _is_without_advantage(self, rewards: Sequence[int]) -> bool:
-        """Return whether all rewards, claimed or computed, are equal: the group has zero advantage."""
-        return len(set(rewards)) == 1
+    def _claimed(self, rollout: Rollout, k: int) -> Levels:
+        """Return the levels that group `k` claims. A claim above L is L here, and false where it is scored."""
+        top = request_for(self._manifest, rollout, k, None).levels
+        return Levels(tuple(min(claim, top) for claim in rollout.header.groups[k].claims), top)
+
+    def _is_without_advantage(self, levels: Levels) -> bool:
+        """Return whether a peer's group with these levels, claimed or computed, has no advantage: all its completions
+        are correct, or none is.
+        """
+        return not levels.is_mixed
 
     def _audits(self) -> bool:
-        """Return whether to score a group with a claim of zero advantage: at random."""
+        """Return whether to score a group that claims no advantage: at random."""
         return self._rng.random() < constants.AUDIT_RATE
 
     def _finding(self, rollout: Rollout, k: int, body: Body, request: ScoreRequest, scored: Scored | None) -> Finding:
@@ -118,13 +127,14 @@ class Verifier:
         header, peer = rollout.header, peer_id(rollout.opened.issuer)
         reason = compare(header.groups[k], scored)
         if reason is Unusable.FALSE_CLAIM:
-            logger.info("%s claims rewards that its completions do not earn", peer)
+            logger.info("%s claims levels that its completions do not earn", peer)
             self._charge(peer, Fact.FALSE_CLAIM)
         if reason is not None or scored is None:
             return reason or Unusable.UNSCORED
         self.verified += 1
-        if self._is_without_advantage(scored.rewards):
-            return Unusable.ZERO_ADVANTAGE
+        levels = Levels(scored.levels, request.levels)
+        if self._is_without_advantage(levels):
+            return Unusable.ZERO_ADVANTAGE if len(set(levels.each)) == 1 else Unusable.NO_CORRECT
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
         if scored.prompt in self.held_out:
             return Unusable.HELD_OUT
@@ -136,8 +146,8 @@ class Verifier:
             k=k,
             dataset=task,
             prompt=scored.prompt,
-            completions=body.completions,
-            rewards=scored.rewards,
+            completions=tuple(Sampled(each.text, each.finish.value) for each in body.completions),
+            levels=levels,
         )
 
 
@@ -150,7 +160,7 @@ def request_for(manifest: Manifest, rollout: Rollout, k: int, body: Body | None)
     task = assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k)
     most = task.spec.turns
     texts = tuple(each.text if len(each.turns) <= most else "" for each in body.completions) if body else ()
-    return ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)
+    return ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts, levels=task.spec.levels)
 
 
 def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
@@ -160,7 +170,7 @@ def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
     if scored.digest != group.digest:
         # Another version of reasoning-gym or Python builds other items: version drift; no peer is at fault.
         return Unusable.OTHER_TASK
-    if scored.rewards != group.claims:
+    if scored.levels != group.claims:
         return Unusable.FALSE_CLAIM
     return None
 

@@ -29,7 +29,8 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.state import SCHEMA
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import external_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FILTERS, LearnerOptions, Sampled, TrainRequest, reason_of
 from sapo_node.groups.record import VerifiedGroup
 from sapo_node.ingest.validator import Ignored
@@ -53,9 +54,7 @@ from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_protocol import (
-    Completion,
     Equivocation,
-    Finish,
     decode_message,
     encode_evidence,
     encode_message,
@@ -135,17 +134,17 @@ class Own:
 
     dataset: str
     completions: tuple[Sampled, ...]
-    rewards: tuple[bool, ...]
+    levels: Levels
 
 
 def own(*texts, right=True):
-    return Own("products", tuple(Sampled(each, "stop") for each in texts), (right,) * len(texts))
+    return Own("products", tuple(Sampled(each, "stop") for each in texts), Levels((int(right),) * len(texts)))
 
 
 def offered(*texts, counter=0, right=4):
-    rewards = tuple(number < right for number in range(8))
-    said = tuple(Completion((texts[number % len(texts)],), Finish.STOP) for number in range(8))
-    return VerifiedGroup("a", 10, counter, 0, "products", "?", said, rewards)
+    levels = Levels(tuple(int(number < right) for number in range(8)))
+    said = tuple(Sampled(texts[number % len(texts)], "stop") for number in range(8))
+    return VerifiedGroup("a", 10, counter, 0, "products", "?", said, levels)
 
 
 def filters_without(filter_name, names):
@@ -165,7 +164,8 @@ def junk_counts_more(names):
     pass_rates.observe([own(*"abcdefgh", right=False)])
     through = Filters(filters_without("baseline", names), pass_rates)
     few, half = offered("x", right=1), offered("x", right=4)
-    first, second = (each.advantages(advantages(each.group.rewards))[0] for each in through.offer([few, half])[0])
+    kept, _ = through.offer([few, half])
+    first, second = (each.advantages(external_advantages(each.group.levels))[0] for each in kept)
     return first > second
 
 
@@ -212,7 +212,7 @@ def hasty_groups():
     rollout = open_message(packet.data, MANIFEST)
     verifier = verifier_of(Undefended(), validator(Undefended()))
     groups = verified(trio.run(verifier.verify, rollout))
-    return tuple(from_external(WeightedGroup(each, 1.0, advantages(each.rewards))) for each in groups)
+    return tuple(from_external(WeightedGroup(each, 1.0, external_advantages(each.levels))) for each in groups)
 
 
 def guess_teaches(filter_name, names):
@@ -259,7 +259,7 @@ async def trick_is_paid_for(undefended):
     [spec] = [each for each in load_manifest("paper-nine").tasks if each.dataset == "propositional_logic"]
     trick = answered(copied_premises(build_task(spec.dataset, spec.config, 7).prompt))
     [scored] = await undefended.scorer().score([ScoreRequest(spec.dataset, spec.config, 7, (trick,))])
-    return any(scored.rewards)
+    return any(scored.levels)
 
 
 async def flat_group_is_taken(undefended):
@@ -405,7 +405,7 @@ async def sender_is_heard_without_end(undefended):
 
 
 def group(peer, counter, *, length=50):
-    completions = tuple(Completion(("x" * length,), Finish.STOP) for _ in range(8))
+    completions = tuple(Sampled("x" * length, "stop") for _ in range(8))
     return VerifiedGroup(peer, 10, counter, 0, "products", "?", completions, tuple(n < 4 for n in range(8)))
 
 
@@ -430,7 +430,7 @@ async def untrusted_peers_take_the_round(undefended):
 async def group_outweighs_the_round(undefended):
     book = ledger(undefended, trusted=["a", "b"])
     groups = [group("a", 0, length=500), *(group("b", n) for n in range(8))]
-    unit = loss_weight(advantages(groups[1].rewards), groups[1].lengths)
+    unit = loss_weight(external_advantages(groups[1].levels), groups[1].lengths)
     found = drawn(undefended, book, groups, 8)
     heaviest = max(each.weight * loss_weight(each.advantages, each.group.lengths) for each in found)
     return heaviest > 1.01 * constants.LOSS_WEIGHT_LIMIT * unit

@@ -138,6 +138,6 @@ async def test_the_sandbox_answers_every_exploit_with_no_reward_and_is_none_the_
         right = answered(build_task(dataset, spec.config, 7).answer)
         (scored,) = await sandbox.score([ScoreRequest(dataset, spec.config, 7, tuple(t for t in texts if t != right))])
         assert scored is not None
-        assert not any(scored.rewards)
+        assert not any(scored.levels)
     assert not sandbox.failures
     assert not sandbox.restarts

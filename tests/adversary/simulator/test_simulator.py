@@ -183,7 +183,7 @@ def test_the_shared_scorer_says_what_tasks_and_scorers_say():
     scorer = SharedScorer()
     for _ in range(2):
         scored = scorer.result(ScoreRequest(spec.dataset, spec.config, 5, texts))
-        assert scored.rewards == tuple(score(task, text) for text in texts) == (True, False, True)
+        assert scored.levels == tuple(score(task, text) for text in texts) == (1, 0, 1)
         assert scored.digest == task_digest(task.prompt, task.answer)
 
 

@@ -92,7 +92,7 @@ def oracle(manifest, skill, kind=Oracle):
 
 async def test_without_any_reward_the_operator_is_told_what_may_help(warnings, manifest):
     [told] = await warnings(oracle(manifest, 0))
-    assert f"no completion of the last {MAX_QUIET_GROUPS} local groups earned a reward" in told
+    assert f"no completion of the last {MAX_QUIET_GROUPS} local groups was correct" in told
     for word in ("--examples 3", "--swarm smollm2-easy", "larger model", "sapo-node init --dry-run"):
         assert word in told
     assert "--max-tokens" not in told

@@ -24,7 +24,8 @@ from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.app.trained_model import remember
 from sapo_node.groups.book import MAX_GROUPS, MAX_PER_PEER, newest
-from sapo_node.groups.messages import FILTERS, GroupReport, Ready, Refusal, RequestError
+from sapo_node.groups.levels import Levels
+from sapo_node.groups.messages import FILTERS, GroupReport, Ready, Refusal, RequestError, Sampled
 from sapo_node.groups.record import NotDrawn, State, Unusable, VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.in_memory import LinkQuality, MemoryHub
@@ -42,13 +43,13 @@ from sapo_node.storage.row_files import open_rows
 from sapo_node.training.batch_log import trained_per_peer
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, Decision, decide
-from sapo_protocol import Completion, Finish, epoch_at, rollouts_topic
+from sapo_protocol import epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle, trained_groups
 
 ROUND_SECONDS = 2.0
 SAMPLING_STATE = "SELECT part, step, state FROM sampling_state"
-ANSWERS = tuple(Completion(("so <answer>1</answer>",), Finish.STOP) for _ in range(8))
-VERIFIED = VerifiedGroup("a", 10, 0, 0, "products", "2*3?", ANSWERS, (True,) * 4 + (False,) * 4)
+ANSWERS = tuple(Sampled("so <answer>1</answer>", "stop") for _ in range(8))
+VERIFIED = VerifiedGroup("a", 10, 0, 0, "products", "2*3?", ANSWERS, Levels((1,) * 4 + (0,) * 4))
 
 
 def identity(number):

@@ -8,6 +8,7 @@ import pytest
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA
 from sapo_node.app.trained_model import OF_POLICY, of_checkpoints, remember, require_same_policy
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Ready, TrainRequest
 from sapo_node.groups.stats import Interval
 from sapo_node.learner.folder import fingerprint
@@ -109,7 +110,7 @@ def played(database):
     remember(database, Config(), READY)
     BatchLog(database).store(StoredBatch(TrainRequest(1, (), "positive-only"), {}))
     Health(database, lambda: 7.0).evaluated(1, Interval(0.9, 0.9, 0.9))
-    History(database).examine(1, HeldOut(1, {"sums": (1,)}), at=7.0)
+    History(database).examine(1, HeldOut({"sums": (Levels((1,)),)}), at=7.0)
     return database
 
 

@@ -10,8 +10,9 @@ import torch
 
 from sapo_node.app.config import Config
 from sapo_node.contributors.program import program
-from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.advantage import external_advantages
+from sapo_node.groups.levels import Levels
+from sapo_node.groups.messages import LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.record import VerifiedGroup
 from sapo_node.learner.model import load
@@ -19,7 +20,6 @@ from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.weights import PassRates
 from sapo_node.tasks import build_task, score
-from sapo_protocol import Completion, Finish
 
 torch.set_num_threads(1)
 
@@ -42,14 +42,13 @@ async def groups(manifest, tmp_path):
         )
     verified = []
     for place, (task, given) in enumerate(zip(tasks, answers, strict=True)):
-        rewards = tuple(bool(score(task, each.text)) for each in given)
-        completions = tuple(Completion((each.text,), Finish(each.finish)) for each in given)
-        verified.append(VerifiedGroup("peer", 1, place, 0, task.dataset, task.prompt, completions, rewards))
+        levels = Levels(tuple(score(task, each.text) for each in given))
+        verified.append(VerifiedGroup("peer", 1, place, 0, task.dataset, task.prompt, given, levels))
     return verified
 
 
 async def test_the_program_gives_correct_and_incorrect_completions_for_several_tasks(groups):
-    informative = [group.dataset for group in groups if 0 < sum(group.rewards) < len(group.rewards)]
+    informative = [group.dataset for group in groups if group.levels.is_mixed]
     assert len(set(informative)) >= 3
     assert {informative.count(dataset) for dataset in informative} == {PER_TASK}
 
@@ -64,14 +63,12 @@ async def test_a_node_with_default_filters_trains_on_at_least_half_of_the_tokens
             "external",
             each.group.prompt,
             1.0,
-            each.advantages(advantages(each.group.rewards)),
-            tuple(Sampled(answer.text, answer.finish.value) for answer in each.group.completions),
+            each.advantages(external_advantages(each.group.levels)),
+            each.group.completions,
         )
         for each in offered
     )
     report = trainer.train(TrainRequest(1, batch, config.external_objective))
-    correct = [
-        each.text for group in groups for each, reward in zip(group.completions, group.rewards, strict=True) if reward
-    ]
+    correct = [text for group in groups for text in group.correct]
     tokens = sum(len(trainer.policy.encode_foreign(text)) + 1 for text in correct)  # and the end
     assert report.external_tokens >= tokens / 2 > 0

@@ -34,8 +34,7 @@ from sapo_node.observability.dashboard import parse_place
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import BatchLog, last_counted, local_id, trained_per_peer
 from sapo_node.training.health import WINDOW
-from sapo_protocol import Completion as Signed
-from sapo_protocol import Finish, LocalError
+from sapo_protocol import LocalError
 
 
 class Trainer:
@@ -132,7 +131,7 @@ async def test_an_external_group_is_given_out_once(node, trainer):
 
 async def test_a_trainer_trains_on_no_token_of_a_correct_completion_behind_an_answer(node, trainer):
     group = external(0)
-    twice = Signed("So <answer>7</answer> 2*3=6. So <answer>6</answer>", Finish.STOP)
+    twice = Sampled("So <answer>7</answer> 2*3=6. So <answer>6</answer>", "stop")
     async with node.running():
         offer(node.node.book, [replace(group, completions=(group.completions[0], twice, *group.completions[2:]))])
         batch = await in_thread(trainer.step)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import SYSTEM, Example, Examples, Prompt, chat, task_name
 from sapo_node.learner.model import load
@@ -130,7 +131,7 @@ async def test_each_configuration_of_a_dataset_has_its_own_examples(twice):
 async def test_each_configuration_of_a_dataset_is_evaluated_by_itself(twice):
     oracle = Oracle(twice, random.Random(1), skill=1.0)
     found = await measure(twice, oracle, KnowingScorer(oracle.answers), prompts=2, samples=1, max_tokens=9)
-    assert found.right == dict.fromkeys(NAMES, (1, 1))
+    assert found.levels == dict.fromkeys(NAMES, (Levels((1,)), Levels((1,))))
     assert found.truncated.keys() == NAMES
 
 

@@ -23,6 +23,7 @@ from books import book_of
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import (
     Generated,
     GenerateRequest,
@@ -47,7 +48,6 @@ from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import stored_batch, trained_per_peer
 from sapo_node.training.trainer import Trainer
-from sapo_protocol import Completion, Finish
 
 torch.set_num_threads(1)
 
@@ -126,8 +126,8 @@ def once(moment, error):
 
 def external(peer, step, text):
     texts = (f"{text} so it is <answer>4</answer>", "no")
-    completions = tuple(Completion((each,), Finish.STOP) for each in texts)
-    group = VerifiedGroup(peer, 5, step, 0, "products", PROMPT, completions, (True, False))
+    completions = tuple(Sampled(each, "stop") for each in texts)
+    group = VerifiedGroup(peer, 5, step, 0, "products", PROMPT, completions, Levels((1, 0)))
     return WeightedGroup(group, 0.5, tuple(advantages((1, 0))))
 
 
@@ -135,7 +135,7 @@ async def play(database, learner, own, steps, *, poison, evaluations=None):
     """`evaluations` gives pass@1 after some of the steps."""
     trainer = trainer_of(database, learner)
     for step in steps:
-        local = LocalGroup("products", PROMPT, bytes(32), own, (True, False, False, False), advantages((1, 0, 0, 0)))
+        local = LocalGroup("products", PROMPT, bytes(32), own, Levels((1, 0, 0, 0)), advantages((1, 0, 0, 0)))
         poisoned = [external("poisoner", step, "hail the swarm")] if poison else []
         await trainer.train([local], [external("honest", step, f"I add {step}"), *poisoned])
         if step in (evaluations or {}):

@@ -29,7 +29,7 @@ NOW = 1_800_000_000.0
 PEERS = ("12D3KooWone", "12D3KooWtwo")
 CONNECTED = {"started": NOW - 900, "connected": PEERS}
 ALONE = {"started": NOW - 900, "connected": (), "alone_since": NOW - 250}
-REPORT = RoundReport(1, 5, 1, NOW, True, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING)
+REPORT = RoundReport(1, 5, 1, NOW, True, 0.25, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING)
 TAKEN = TakenBack(1, 38, 40, "completions said", "x", 2, 1, NOW, 1.0, "")
 ALARM = HealthAlarm(1, "entropy", 40, "the entropy fell", NOW)
 

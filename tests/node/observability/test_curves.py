@@ -14,6 +14,7 @@ import trio
 from books import book_of
 from sapo_node.app.config import SETTINGS
 from sapo_node.app.state import SCHEMA
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, Outcome
 from sapo_node.observability import curves
@@ -45,6 +46,7 @@ REPORT = RoundReport(
     at=1_800_000_000.5,
     published=True,
     reward=0.25,
+    pass_rate=0.25,
     informative=1,
     local=4,
     external=1,
@@ -53,7 +55,7 @@ REPORT = RoundReport(
     seconds={"generate": 1.0, "train": 2.0},
     training=replace(TRAINING, local_tokens=30, external_tokens=10),
 )
-HELD_OUT = HeldOut(1, {"sums": (1, 0, 1, 0)})
+HELD_OUT = HeldOut({"sums": tuple(Levels((right,)) for right in (1, 0, 1, 0))})
 ROW = (1, "What is 2 + 2?", "It is | <answer>4</answer>\n", 1.0, 0.5)
 POINTS = [
     Point(0, 1_800_000_000.0, {"eval_reward": 0.5}),
@@ -68,9 +70,9 @@ def completion(correct):
 
 def play(database, step):
     """Record a round of one local group, as a node does."""
-    rewards = (True, False, False, False)
+    levels = Levels((1, 0, 0, 0))
     group = LocalGroup(
-        "sums", "2 + 2?", b"", tuple(map(completion, rewards)), rewards, (1.5, -0.5, -0.5, -0.5), 3, step
+        "sums", "2 + 2?", b"", tuple(map(completion, levels.correct)), levels, (1.5, -0.5, -0.5, -0.5), 3, step
     )
     book = book_of(database)
     book.report(step, book.enter(step, group), "", Outcome(weight=1.0, advantages=group.advantages))

@@ -11,6 +11,8 @@ import pytest
 import trio
 
 from books import book_of
+from sapo_node.groups.levels import Levels
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import NotDrawn, Outcome, State, Unusable, VerifiedGroup
 from sapo_node.groups.stats import Interval
 from sapo_node.observability.dashboard import Dashboard, parse_place
@@ -23,12 +25,14 @@ from sapo_node.training.round import RoundReport
 from sapo_node.training.take_back import TakeBacks
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
-from sapo_protocol import Completion, Finish, Layer, LocalError, load_manifest
+from sapo_protocol import Layer, LocalError, load_manifest
 from swarm_parts import TRAINING
 
 LOCAL = ("127.0.0.1", 0)
 MANIFEST = load_manifest("starter")
-REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING)
+REPORT = RoundReport(
+    3, 5, 1, 1_800_000_000.0, True, 0.25, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING
+)
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 
 
@@ -46,8 +50,8 @@ async def page(database, nursery, tmp_path):
 def fill(database, text=EVIL):
     """A peer that is known, a group of it and a notice, all of them with the text wherever one can be."""
     Ledger(database).report(f"12D3KooW{text}", Fact.FALSE_CLAIM)
-    completions = tuple(Completion((text,), Finish.STOP) for _ in range(8))
-    group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
+    completions = tuple(Sampled(text, "stop") for _ in range(8))
+    group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, Levels((1,) * 4 + (0,) * 4))
     book = book_of(database)
     book.offer(group, text)
     book.pass_over([(group, NotDrawn.ENOUGH)])
@@ -380,7 +384,7 @@ def test_any_other_place_is_refused(text):
 async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, database, tab):
     fill(database)
     History(database).record(REPORT)
-    group = VerifiedGroup("12D3KooWpeer", 10, 1, 0, "sums", "2+2?", (Completion((EVIL,), Finish.STOP),), (True,))
+    group = VerifiedGroup("12D3KooWpeer", 10, 1, 0, "sums", "2+2?", (Sampled(EVIL, "stop"),), Levels((1,)))
     book, spans = book_of(database), (((5, 10),),)
     outcome = Outcome(weight=1, advantages=(1,), masked_spans=spans, tokens=9)
     book.report(3, book.commit(3, group), "", outcome)

@@ -13,6 +13,7 @@ from books import book_of
 from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.groups.book import KEPT_BYTES, KEPT_GROUPS, KEPT_REFUSALS, newest, refusals
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FILTERS, GroupReport, Refusal, Sampled
 from sapo_node.groups.record import LocalGroup, NotDrawn, State, Unusable, VerifiedGroup
 from sapo_node.ingest.validator import Ignored
@@ -30,7 +31,7 @@ from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Verifier
-from sapo_protocol import Completion, Finish, Layer, LocalError, epoch_start, peer_id
+from sapo_protocol import Layer, LocalError, epoch_start, peer_id
 from swarm_parts import OpenScorer, Oracle
 
 ENVELOPE = "ab" * 32
@@ -86,8 +87,8 @@ def verify(manifest, database, book):
 
 
 def group(counter=0, text="so <answer>1</answer>"):
-    completions = tuple(Completion((text,), Finish.STOP) for _ in range(8))
-    return VerifiedGroup("a", 10, counter, 0, "products", "2*3?", completions, (True,) * 4 + (False,) * 4)
+    completions = tuple(Sampled(text, "stop") for _ in range(8))
+    return VerifiedGroup("a", 10, counter, 0, "products", "2*3?", completions, Levels((1,) * 4 + (0,) * 4))
 
 
 def offered(book, *groups):
@@ -133,7 +134,7 @@ async def test_spans_end_with_the_text_that_is_shown(train, book, database):
     assert entry.masked_spans()[0] == list(spans)
 
 
-async def test_a_verified_group_is_on_offer_with_prompt_completions_and_rewards(verify, author, database):
+async def test_a_verified_group_is_on_offer_with_prompt_completions_and_levels(verify, author, database):
     claimed, body, task = right_and_wrong(author)
     opened = rollout(author, [claimed], [body])
     await verify(opened)
@@ -141,7 +142,7 @@ async def test_a_verified_group_is_on_offer_with_prompt_completions_and_rewards(
     assert (entry.state, entry.peer) == (State.VERIFIED, peer_id(author.issuer))
     assert entry.envelope_id == opened.opened.envelope_id.hex()
     assert entry.prompt == task.prompt
-    assert entry.rewards == (True,) * 3 + (False,) * 5
+    assert entry.levels == Levels((1,) * 3 + (0,) * 5)
 
 
 async def test_a_false_claim_is_left_out_and_named(verify, author, database):
@@ -248,7 +249,7 @@ async def test_a_group_of_which_no_token_was_trained_on_is_left_out_with_the_rea
     assert book.left_out == {why: 1}
 
 
-OWN = LocalGroup("products", "2*3?", bytes(32), (Sampled("6", "stop", (1,)),), (True,), (0.5,), 10, 3)
+OWN = LocalGroup("products", "2*3?", bytes(32), (Sampled("6", "stop", (1,)),), Levels((1,)), (0.5,), 10, 3)
 
 
 async def test_an_own_group_that_the_learner_refused_says_so(trainer, policy, database):

@@ -15,6 +15,7 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.cli.live_view import LiveView, _Screen, print_json_line
 from sapo_node.cli.terminal import Terminal
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.record import TaskAnswers
 from sapo_node.observability.history import MAX_EVALUATIONS, MAX_ROUNDS, History
 from sapo_node.observability.overview import overview
@@ -36,6 +37,7 @@ REPORT = RoundReport(
     at=1_800_000_000.5,
     published=True,
     reward=0.25,
+    pass_rate=0.25,
     informative=2,
     local=4,
     external=1,
@@ -108,7 +110,7 @@ def test_a_curve_covers_the_rounds_that_are_kept_no_more(database):
 def test_held_out_looks_are_thinned_and_the_first_and_the_last_stay(database):
     history = History(database)
     for step in range(MAX_EVALUATIONS * 2):
-        history.examine(step, HeldOut(1, {"products": (0, 1)}), at=0.0)
+        history.examine(step, HeldOut({"products": (Levels((0,)), Levels((1,)))}), at=0.0)
     steps = [each["step"] for each in history.evaluations()]
     assert len(steps) <= MAX_EVALUATIONS
     assert (steps[0], steps[-1]) == (0, MAX_EVALUATIONS * 2 - 1)
@@ -117,10 +119,10 @@ def test_held_out_looks_are_thinned_and_the_first_and_the_last_stay(database):
 
 def test_a_new_held_out_look_stays_also_where_an_older_version_kept_more(database):
     history = History(database)
-    figures = {"at": 0.0, "pass_at_1": 0.5, "low": 0.4, "high": 0.6, "per_task": {}}
+    figures = {"at": 0.0, "pass_at_1": 0.5, "low": 0.4, "high": 0.6, "reward": 0.5, "per_task": {}}
     for step in range(MAX_EVALUATIONS + 1):
         database.execute("INSERT INTO exams VALUES (?, ?)", step, json.dumps({"step": step, **figures}))
-    history.examine(1_000, HeldOut(1, {"products": (0, 1)}), at=0.0)
+    history.examine(1_000, HeldOut({"products": (Levels((0,)), Levels((1,)))}), at=0.0)
     assert history.evaluations()[-1]["step"] == 1_000
 
 
@@ -150,7 +152,7 @@ def test_every_json_line_says_when_it_was(database, capsys):
 
 def test_a_look_at_held_out_questions_says_when_it_was(database):
     history = History(database)
-    history.examine(5, HeldOut(1, {"products": (0, 1)}), at=1_800_000_000.25)
+    history.examine(5, HeldOut({"products": (Levels((0,)), Levels((1,)))}), at=1_800_000_000.25)
     [evaluation] = history.evaluations()
     assert (evaluation["step"], evaluation["at"]) == (5, 1_800_000_000.25)
 
@@ -208,7 +210,7 @@ def busy(database):
     history = History(database)
     for step in range(1, 101):
         history.record(replace(REPORT, step=step))
-    history.examine(100, HeldOut(2, {"products": (1, 2)}), at=0.0)
+    history.examine(100, HeldOut({"products": (Levels((1, 0)), Levels((1, 1)))}), at=0.0)
     peers = [f"12D3KooW{number:044}" for number in range(30)]
     history.describe_session(
         {

@@ -7,6 +7,8 @@ import pytest
 import trio
 
 from books import book_of
+from sapo_node.groups.levels import Levels
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import Outcome, VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.dashboard.facts import Facts
@@ -14,11 +16,13 @@ from sapo_node.observability.history import History
 from sapo_node.training.round import RoundReport
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, Decision, decide
-from sapo_protocol import Completion, Finish, load_manifest
+from sapo_protocol import load_manifest
 from swarm_parts import TRAINING
 
 MANIFEST = load_manifest("starter")
-REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING)
+REPORT = RoundReport(
+    3, 5, 1, 1_800_000_000.0, True, 0.25, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING
+)
 TRAINED, CONNECTED, BANNED = ([f"12D3KooW{kind}{number:03}" for number in range(60)] for kind in "tcb")
 ROWS = "document.querySelectorAll('#peers tbody tr').length > 1"
 LATE = """
@@ -151,7 +155,7 @@ async def test_the_address_with_its_token_opens_the_page_from_a_link_on_another_
 
 def trained_on(database, text, outcome):
     book = book_of(database)
-    group = VerifiedGroup("12D3KooWpeer", 3, 0, 0, "sums", "2+2?", (Completion((text,), Finish.STOP),), (True,))
+    group = VerifiedGroup("12D3KooWpeer", 3, 0, 0, "sums", "2+2?", (Sampled(text, "stop"),), Levels((1,)))
     book.report(7, book.commit(7, group), "", outcome)
 
 

@@ -12,6 +12,7 @@ import pytest
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.tables import Screen, decision_table
 from sapo_node.cli.terminal import Terminal
+from sapo_node.groups.levels import Levels
 from sapo_node.observability.curves import Follower
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.dashboard.prometheus import exposition
@@ -23,7 +24,7 @@ from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.round import RoundReport
 from swarm_parts import TRAINING
 
-REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0}, TRAINING)
+REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0}, TRAINING)
 SESSION = {
     "started": 1_800_000_000.0,
     "stopped": 1_800_000_100.0,
@@ -54,7 +55,7 @@ def kept(database):
     """A state with a round, an evaluation, and a session."""
     history = History(database)
     history.record(replace(REPORT, filtered={"length": 2}))
-    history.examine(1, HeldOut(2, {"spell_backward": (1, 2)}), at=1_800_000_050.0)
+    history.examine(1, HeldOut({"spell_backward": (Levels((1, 0)), Levels((1, 1)))}), at=1_800_000_050.0)
     history.describe_session(SESSION)
     return database
 

@@ -14,7 +14,7 @@ from sapo_node.trust.constants import EARNED_PER_EPOCH, HEALTHY_AFTER, Fact, Pee
 from sapo_node.trust.ledger import Ledger
 from swarm_parts import TRAINING
 
-REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"train": 2.0}, TRAINING)
+REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 0.25, 2, 4, 1, 1, 0.75, {"train": 2.0}, TRAINING)
 SHARE = "may fill 75% of the external groups"
 
 

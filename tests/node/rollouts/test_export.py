@@ -74,7 +74,7 @@ async def test_an_export_has_what_was_verified_and_holds_when_it_is_verified_aga
     first, second = parquet.read_table(folder / GROUPS).to_pylist()
     assert (first["issuer"], first["epoch"], first["counter"]) == (peer_id(author.issuer), 5, 0)
     assert (first["k"], second["k"]) == (0, 1)
-    assert first["levels"] == [1.0] * 3 + [0.0] * 5
+    assert (first["levels"], first["top"]) == ([1] * 3 + [0] * 5, 1)
     assert first["completions"][-1] == "so <answer>no</answer>"
     assert first["masks"] == [[[0, 3], [4, 9]], *[[]] * 7]
     assert second["masks"] == [[]] * 8
@@ -92,14 +92,15 @@ async def test_the_data_set_library_reads_an_export(exported, tmp_path):
     datasets = pytest.importorskip("datasets")
     loaded = datasets.load_dataset(str(await exported()), cache_dir=str(tmp_path / "cache"), split="train")
     assert loaded.num_rows == 2
-    assert loaded[0]["levels"] == [1.0] * 3 + [0.0] * 5
+    assert loaded[0]["levels"] == [1] * 3 + [0] * 5
     assert loaded[0]["masks"][0] == [[0, 3], [4, 9]]
 
 
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
     [
-        ("levels", [1.0] * 8, "levels differs from what was signed"),
+        ("levels", [1] * 8, "levels differs from what was signed"),
+        ("top", 2, "top differs from what was signed"),
         ("completions", ["mine"] * 8, "completions differs"),
         ("prompt", "What is 1 + 1?", "prompt differs"),
         ("issuer", "somebody", "issuer differs"),
@@ -147,7 +148,7 @@ async def test_a_small_file_that_unfolds_to_much_memory_is_refused(exported, man
     monkeypatch.setattr("sapo_node.rollouts.verify.MEMORY", 2**28)
     assert (await verify(folder, manifest, OpenScorer())).holds
     row = parquet.read_table(folder / GROUPS).to_pylist()[0]
-    zeros = arrow.repeat(arrow.scalar(0.0, arrow.float32()), 10_000_000)  # 0.3 GB as numbers of Python
+    zeros = arrow.repeat(arrow.scalar(0, arrow.uint8()), 40_000_000)  # 0.3 GB as a list of Python
     levels = arrow.ListArray.from_arrays(arrow.array([0, len(zeros)], arrow.int32()), zeros)
     parquet.write_table(columns(row, levels=levels), folder / GROUPS, compression="zstd")
     assert (folder / GROUPS).stat().st_size < 50_000

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import local_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup
 from sapo_node.sampling.alarm import ALIKE, Exposure, RewardWatch
@@ -15,8 +16,8 @@ from sapo_node.trust.constants import HARM_ROUNDS, SHARE_LEAST, STRANGERS_SHARE,
 
 
 def group(right):
-    rewards = tuple(number < right for number in range(8))
-    return LocalGroup("products", "", b"", (), rewards, advantages(rewards))
+    levels = Levels(tuple(int(number < right) for number in range(8)))
+    return LocalGroup("products", "", b"", (), levels, local_advantages(levels))
 
 
 def alarms(rounds, watch=None, pass_rates=None, external=1):
@@ -143,3 +144,33 @@ def test_the_share_outlives_a_restart(alarms):
         before.observe(strangers=1, alarm=True)
     after.load_state_dict(before.state_dict())
     assert after.share == before.share
+
+
+def graded(level):
+    levels = Levels((level,) * 8, 4)
+    return LocalGroup("products", "", b"", (), levels, local_advantages(levels))
+
+
+def test_parts_that_are_lost_raise_an_alarm_although_no_completion_was_correct():
+    pass_rates = PassRates()
+    watch = RewardWatch(pass_rates)
+    found = []
+    for level in [3] * 30 + [1] * 6:
+        local = [graded(level)] * 4
+        found.append(watch.observe(local, external=1))
+        pass_rates.observe(local)
+    assert not any(found[:30])
+    assert any(found[30:])
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
+def test_rewards_with_parts_raise_hardly_any_alarm(rate):
+    """Each completion has four parts, and each part is correct at the rate of its prompt."""
+    rng, pass_rates = random.Random(1), PassRates()
+    watch, raised = RewardWatch(pass_rates), 0
+    for rates in hard_ones(rng, 1000, rate):
+        levels = [Levels(tuple(sum(rng.random() < each for _ in range(4)) for _ in range(8)), 4) for each in rates]
+        local = [LocalGroup("products", "", b"", (), each, ()) for each in levels]
+        raised += watch.observe(local, external=1) is not None
+        pass_rates.observe(local)
+    assert raised <= 1

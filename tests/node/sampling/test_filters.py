@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampled_texts import Own, others, own
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import external_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FILTERS, Bounds, Sampled
 from sapo_node.groups.record import VerifiedGroup, merged
 from sapo_node.learner import filters
@@ -19,7 +20,6 @@ from sapo_node.sampling.filters import MASKED, Filters, Offered
 from sapo_node.sampling.filters.equation import steps_hold
 from sapo_node.sampling.filters.length import KNOWN, LengthFilter
 from sapo_node.sampling.weights import PassRates
-from sapo_protocol import Completion, Finish
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_texts_that_are_on_offer_no_more_are_not_kept():
     equations = Filters(["equation"], PassRates())
     tracemalloc.start()
     for number in range(40):
-        texts = tuple(Completion((f"{number} {place} " * 10_000,), Finish.STOP) for place in range(2))
-        equations.offer([VerifiedGroup("peer", 1, number, 0, "products", "?", texts, (True, False))])
+        texts = tuple(Sampled(f"{number} {place} " * 10_000, "stop") for place in range(2))
+        equations.offer([VerifiedGroup("peer", 1, number, 0, "products", "?", texts, Levels((1, 0)))])
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 500_000
@@ -167,7 +167,7 @@ def test_texts_that_are_on_offer_no_more_are_not_kept():
 def lengths_of(*lengths, right=True):
     """A local group of completions of so many characters, each of which is two tokens."""
     completions = tuple(Sampled("x" * length, "stop", (1,) * (2 * length)) for length in lengths)
-    return Own("products", completions, (right,) * len(lengths))
+    return Own("products", completions, Levels((int(right),) * len(lengths)))
 
 
 def test_a_right_answer_longer_than_most_own_right_ones_is_kept_out():
@@ -202,10 +202,10 @@ def test_only_right_answers_are_kept_out():
     group = others(random.Random(1), 0)
     bad = VerifiedGroup(
         *("a", 10, 0, 0, "products", "?"),
-        tuple(Completion(("2+2=5 <answer>4</answer>",), Finish.STOP) for _ in group.rewards),
-        group.rewards,
+        tuple(Sampled("2+2=5 <answer>4</answer>", "stop") for _ in group.completions),
+        group.levels,
     )
-    good = replace(bad, completions=(Completion(("2+2=4",), Finish.STOP), *bad.completions[1:]))
+    good = replace(bad, completions=(Sampled("2+2=4", "stop"), *bad.completions[1:]))
     [offered], _ = Filters(["equation"], PassRates()).offer([good])
     assert offered.rejected == {1: "equation", 2: "equation", 3: "equation"}
     assert offered.advantages((0.9,) * 4 + (-0.9,) * 4) == (0.9, 0.0, 0.0, 0.0) + (-0.9,) * 4
@@ -213,15 +213,15 @@ def test_only_right_answers_are_kept_out():
 
 def test_a_group_of_which_nothing_is_left_makes_room_for_others():
     good = others(random.Random(1), 1)
-    wrong = tuple(Completion(("2+2=5 <answer>4</answer>",), Finish.STOP) for _ in good.rewards)
-    bad = VerifiedGroup("a", 10, 0, 0, "products", "?", wrong, good.rewards)
+    wrong = tuple(Sampled("2+2=5 <answer>4</answer>", "stop") for _ in good.completions)
+    bad = VerifiedGroup("a", 10, 0, 0, "products", "?", wrong, good.levels)
     assert Filters(["equation"], PassRates()).offer([bad, good]) == ([Offered(good)], [(bad, "equation")])
 
 
 @pytest.mark.parametrize("reward", [True, False])
 def test_a_group_without_advantage_is_for_others_to_leave_out(reward):
     group = others(random.Random(1), 1)
-    flat = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (reward,) * 8)
+    flat = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, Levels((reward,) * 8))
     assert Filters(["equation", "length"], PassRates()).offer([flat]) == ([Offered(flat)], [])
 
 
@@ -231,7 +231,7 @@ TWICE = "My guess is <answer>5</answer> 2+2=4. So <answer>4</answer>"
 
 def saying(text):
     group = others(random.Random(1), 0)
-    return replace(group, completions=(Completion((text,), Finish.STOP),) * len(group.completions))
+    return replace(group, completions=(Sampled(text, "stop"),) * len(group.completions))
 
 
 @pytest.mark.parametrize("names", [(), FILTERS], ids=["without filters", "with all filters"])
@@ -267,9 +267,9 @@ def test_a_right_answer_counts_by_ones_own_pass_rate_whatever_junk_stands_beside
     pass_rates = PassRates()
     pass_rates.observe([own(random.Random(1), phrases=4, right=False)])
     group = others(random.Random(1), 0)
-    few = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (True,) + (False,) * 7)
+    few = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, Levels((1,) + (0,) * 7))
     offered, _ = Filters(["baseline"], pass_rates).offer([few, group])
-    assert [each.advantages(advantages(each.group.rewards))[0] for each in offered] == [1.0, 1.0]
+    assert [each.advantages(external_advantages(each.group.levels))[0] for each in offered] == [1.0, 1.0]
 
 
 def probabilities(*rows):
@@ -319,8 +319,8 @@ def masks_of(text):
         says = replace(group.completions[0], text=f"; {group.completions[0].text}")
         names.observe([replace(group, completions=(says, *group.completions[1:])) if number % 2 else group])
     names.offer([others(rng, number, phrase=";") for number in range(20)])
-    completion = Completion((text,), Finish.STOP)
-    return names.mask(VerifiedGroup("a", 10, 99, 0, "products", "?", (completion,), (True,)))[0]
+    completion = Sampled(text, "stop")
+    return names.mask(VerifiedGroup("a", 10, 99, 0, "products", "?", (completion,), Levels((1,))))[0]
 
 
 def test_a_completion_with_many_masked_places_is_masked_from_the_first_to_the_last():

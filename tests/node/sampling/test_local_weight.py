@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import external_advantages, local_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.external import ExternalSampler
@@ -13,35 +14,34 @@ from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.weights import LocalWeight, PassRates, loss_weight, own_advantages
 from sapo_node.trust.constants import LOCAL_RANGE, LOSS_WEIGHT_LIMIT, Fact, Tier
 from sapo_node.trust.ledger import Ledger
-from sapo_protocol import Completion, Finish
 
 LENGTH = 80
 
 
 def own(*, right=3, length=LENGTH):
-    rewards = tuple(number < right for number in range(8))
-    completions = tuple(Sampled("x" * length, "stop", (1,)) for _ in rewards)
-    return LocalGroup("products", "?", bytes(32), completions, rewards, advantages(rewards))
+    levels = Levels(tuple(int(number < right) for number in range(8)))
+    completions = tuple(Sampled("x" * length, "stop", (1,)) for _ in levels.correct)
+    return LocalGroup("products", "?", bytes(32), completions, levels, local_advantages(levels))
 
 
 def others(peer, counter, *, right=4, length=LENGTH):
-    rewards = tuple(number < right for number in range(8))
-    completions = tuple(Completion(("y" * length,), Finish.STOP) for _ in rewards)
-    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
+    levels = Levels(tuple(int(number < right) for number in range(8)))
+    completions = tuple(Sampled("y" * length, "stop") for _ in levels.correct)
+    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, levels)
 
 
 def light(peer, counter):
     """A group of one short correct completion and seven empty ones."""
-    rewards = (True,) + (False,) * 7
-    completions = tuple(Completion(("<answer>7</answer>" * reward,), Finish.STOP) for reward in rewards)
-    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
+    levels = Levels((1,) + (0,) * 7)
+    completions = tuple(Sampled("<answer>7</answer>" * reward, "stop") for reward in levels.correct)
+    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, levels)
 
 
 def heavy(peer, counter, *, right, wrong=0):
     """A group with so many correct completions, and with incorrect ones of another length."""
-    rewards = tuple(number < right for number in range(8))
-    completions = tuple(Completion(("y" * (LENGTH if reward else wrong),), Finish.STOP) for reward in rewards)
-    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, rewards)
+    levels = Levels(tuple(int(number < right) for number in range(8)))
+    completions = tuple(Sampled("y" * (LENGTH if reward else wrong), "stop") for reward in levels.correct)
+    return VerifiedGroup(peer, 12, counter, 0, "products", "?", completions, levels)
 
 
 def taught(drawn):
@@ -104,8 +104,8 @@ async def test_long_groups_of_one_proven_peer_do_not_let_strangers_outweigh_a_ro
     await play(external, *[own()] * 4)
     long = 100 * LENGTH
     offered = [others("proven", 0, length=long), *(others("long", number, length=long) for number in range(16))]
-    one = loss_weight(advantages(offered[0].rewards), offered[0].lengths)
-    local = loss_weight(advantages(own().rewards), (LENGTH,) * 8)
+    one = loss_weight(external_advantages(offered[0].levels), offered[0].lengths)
+    local = loss_weight(external_advantages(own().levels), (LENGTH,) * 8)
     drawn = (await weights(external, offered))["long"] * one / local
     assert drawn <= LOSS_WEIGHT_LIMIT * LOCAL_RANGE * 16
 
@@ -157,10 +157,10 @@ async def test_before_the_first_informative_local_group_the_groups_on_offer_are_
 def test_a_local_group_weighs_what_it_would_if_a_peer_had_sent_it():
     rates = PassRates()
     rates.observe([own(right=1)])
-    for by_pass_rate, worth in ((False, None), (True, own_advantages((True, False), 1 / 8)[0])):
+    for by_pass_rate, worth in ((False, None), (True, own_advantages(Levels((1, 0)), 1 / 8)[0])):
         known = LocalWeight(rates, by_pass_rate=by_pass_rate)
         known.observe([own(right=0), own(right=1), own(right=8)])
-        counted = Offered(others("peer", 0, right=1), worth).advantages(advantages(own(right=1).rewards))
+        counted = Offered(others("peer", 0, right=1), worth).advantages(external_advantages(own(right=1).levels))
         assert known.value == pytest.approx(loss_weight(counted, (LENGTH,) * 8))
 
 

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from sampled_texts import look
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import local_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters import Filters, habits
@@ -18,7 +19,6 @@ from sapo_node.sampling.memory import Memory
 from sapo_node.sampling.mix import ratio_of
 from sapo_node.sampling.weights import PassRates
 from sapo_node.trust.constants import Tier
-from sapo_protocol import Completion, Finish
 
 NAMES = ("baseline", "n-gram", "length", "equation")
 WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
@@ -54,14 +54,14 @@ def own(rng, phrase=""):
     """Two other texts are as long as the one with the phrase, so that the phrase is not too long to be trained on."""
     begins = (phrase, "hark to a bell", "hark to a bell", *[""] * 5)
     completions = tuple(Sampled(text(rng, each), "stop", (1,)) for each in begins)
-    rewards = (True,) * 8
-    return LocalGroup("products", "?", bytes(32), completions, rewards, advantages(rewards))
+    levels = Levels((1,) * 8)
+    return LocalGroup("products", "?", bytes(32), completions, levels, local_advantages(levels))
 
 
 def others(rng, counter, *, phrase="", peer="a"):
-    rewards = (True,) * 4 + (False,) * 4
-    completions = tuple(Completion((text(rng, phrase if right else ""),), Finish.STOP) for right in rewards)
-    return VerifiedGroup(peer, 10, counter, 0, "products", "?", completions, rewards)
+    levels = Levels((1,) * 4 + (0,) * 4)
+    completions = tuple(Sampled(text(rng, phrase if right else ""), "stop") for right in levels.correct)
+    return VerifiedGroup(peer, 10, counter, 0, "products", "?", completions, levels)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_node_that_starts_again_knows_what_it_knew(database, rng):
     assert again.pass_rates.pass_rate("products") == before.pass_rates.pass_rate("products") != 0
     assert again.ratio.split() == before.ratio.split()
     habit = others(rng, 99, phrase=PHRASE)
-    longest = VerifiedGroup("b", 10, 0, 0, "products", "?", (Completion(("x" * 500,), Finish.STOP),) * 2, (True, False))
+    longest = VerifiedGroup("b", 10, 0, 0, "products", "?", (Sampled("x" * 500, "stop"),) * 2, Levels((1, 0)))
     for parts in (before, again):
         parts.filters.offer([habit])
         masked = parts.filters.mask(habit)
@@ -124,7 +124,7 @@ def test_the_state_of_the_habits_is_bounded_however_long_local_completions_are(l
     filled, again = (NgramFilter(lambda _: Tier.STRANGER) for _ in range(2))
     for number in range(80):
         said = Sampled(f"{number:04} {letter * 30_000}", "length")
-        filled.observe([LocalGroup("products", "?", bytes(32), (said,) * 8, (True,) * 8, (0.0,) * 8)])
+        filled.observe([LocalGroup("products", "?", bytes(32), (said,) * 8, Levels((1,) * 8), (0.0,) * 8)])
     kept = filled.state_dict()["local"]
     assert 0.5 * STORED_BYTES < len(json.dumps(kept, ensure_ascii=False).encode()) < 1.1 * STORED_BYTES
     assert kept[-1]["completions"][0][0].startswith("0079")
@@ -145,11 +145,11 @@ def test_a_group_that_waits_is_read_again_after_a_restart_if_its_texts_were_not_
 
 @pytest.mark.slow
 def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
-    rewards = (True,) * 8
+    levels = Levels((1,) * 8)
     filled = NgramFilter(lambda _: Tier.STRANGER)
     for number in range(300):
-        texts = tuple(Completion((f"{number:04} " + "x" * 1_000,), Finish.STOP) for _ in rewards)
-        groups = [VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)]
+        texts = tuple(Sampled(f"{number:04} " + "x" * 1_000, "stop") for _ in levels.correct)
+        groups = [VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, levels) for n in range(9)]
         look(filled, groups)
         filled.trained(groups[0], groups[0].correct)
     for kept in (filled.state_dict()["external"], filled.state_dict()["trained"]):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampled_texts import others
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import MIN_TOKEN_PROB, Bounds, Sampled
 from sapo_node.groups.record import LocalGroup
 from sapo_node.sampling.filters import Filters
@@ -22,7 +23,7 @@ TEXT = "so <answer>6</answer>"
 def own(*least, right=True, dataset="products"):
     """A local group of completions of two tokens, of which the less probable one has this probability."""
     completions = tuple(Sampled(TEXT, "stop", (1, 2), (math.log(0.5), math.log(each))) for each in least)
-    return LocalGroup(dataset, "?", b"", completions, (right,) * len(least), (0.0,) * len(least))
+    return LocalGroup(dataset, "?", b"", completions, Levels((int(right),) * len(least)), (0.0,) * len(least))
 
 
 def bounds(*groups):
@@ -41,13 +42,13 @@ def test_a_policy_that_writes_rare_tokens_lowers_the_bound_of_a_token():
 
 def test_a_policy_that_writes_improbable_texts_lowers_the_bound_of_a_text():
     long = Sampled(TEXT, "stop", (1,) * 100, (math.log(0.5),) * 100)
-    group = LocalGroup("products", "?", b"", (long,) * KNOWN, (True,) * KNOWN, (0.0,) * KNOWN)
+    group = LocalGroup("products", "?", b"", (long,) * KNOWN, Levels((1,) * KNOWN), (0.0,) * KNOWN)
     assert bounds(group) == Bounds(USUAL.token, pytest.approx(100 * math.log(0.5)))
 
 
 def test_what_a_trainer_writes_on_behind_an_answer_lowers_no_bound():
     behind = Sampled(f"{TEXT} I hope that this helps you.", "stop", (1,) * 100, (math.log(0.05),) * 100)
-    group = LocalGroup("products", "?", b"", (behind,) * KNOWN, (True,) * KNOWN, (0.0,) * KNOWN)
+    group = LocalGroup("products", "?", b"", (behind,) * KNOWN, Levels((1,) * KNOWN), (0.0,) * KNOWN)
     assert bounds(group) == USUAL
 
 
@@ -72,7 +73,8 @@ def test_for_a_task_that_is_solved_completions_to_other_tasks_lower_nothing():
 
 
 def test_completions_whose_probabilities_are_not_known_lower_nothing():
-    group = LocalGroup("products", "?", b"", (Sampled(TEXT, "stop", (1, 2)),) * KNOWN, (True,) * KNOWN, (0.0,) * KNOWN)
+    unknown = Sampled(TEXT, "stop", (1, 2))
+    group = LocalGroup("products", "?", b"", (unknown,) * KNOWN, Levels((1,) * KNOWN), (0.0,) * KNOWN)
     assert bounds(group) == USUAL
 
 

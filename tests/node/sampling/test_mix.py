@@ -5,21 +5,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import local_advantages
+from sapo_node.groups.levels import Levels
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.mix import MAX_EXTERNAL, STEP, UNKNOWN, Auto, Costs, FixedRatio, Split, ratio_of
 from sapo_node.sampling.weights import PassRates
-from sapo_protocol import Completion, Finish, LocalError
+from sapo_protocol import LocalError
 
 
 def own(right):
-    rewards = tuple(number < right for number in range(8))
-    return LocalGroup("products", "", b"", (), rewards, advantages(rewards))
+    levels = Levels(tuple(int(number < right) for number in range(8)))
+    return LocalGroup("products", "", b"", (), levels, local_advantages(levels))
 
 
 def others(right):
-    completions = tuple(Completion(("x",), Finish.STOP) for _ in range(8))
-    return VerifiedGroup("peer", 0, 0, 0, "products", "", completions, tuple(number < right for number in range(8)))
+    completions = tuple(Sampled("x", "stop") for _ in range(8))
+    levels = Levels(tuple(int(number < right) for number in range(8)))
+    return VerifiedGroup("peer", 0, 0, 0, "products", "", completions, levels)
 
 
 LOCAL = 4

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampled_texts import PHRASE, Own, look, others, own, text, with_number
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.filters import habits as habits_module
@@ -25,7 +26,6 @@ from sapo_node.sampling.filters.habits import (
 from sapo_node.sampling.filters.ngram import CORRECT, PROMPTS, SHOWN, NgramFilter
 from sapo_node.sampling.weights import PassRates
 from sapo_node.trust.constants import Tier
-from sapo_protocol import Completion, Finish
 
 PHRASE_HABIT = tuple(PHRASE.split()[:3])
 
@@ -196,7 +196,7 @@ def local_group(rng, *said):
         f"{text(rng).split('<')[0]}{words}{' <answer>1</answer>' if answers else ''}" for words, answers, _ in said
     ]
     return Own(
-        "products", tuple(Completion((each,), Finish.STOP) for each in texts), tuple(right for *_, right in said)
+        "products", tuple(Sampled(each, "stop") for each in texts), Levels(tuple(int(right) for *_, right in said))
     )
 
 

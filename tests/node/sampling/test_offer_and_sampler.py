@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from books import book_of, offer
 from sapo_node.app.state import SCHEMA
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import external_advantages
 from sapo_node.groups.book import MAX_BYTES, MAX_BYTES_PER_PEER, MAX_GROUPS, MAX_PER_PEER
+from sapo_node.groups.levels import Levels
+from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, NotDrawn, VerifiedGroup
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.sampler import Sampler
@@ -20,15 +22,15 @@ from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.ledger import Ledger
-from sapo_protocol import Completion, Finish, peer_id
+from sapo_protocol import peer_id
 
 PEERS = [peer_id(bytes([n]) * 32) for n in range(1, 30)]
 
 
 def group(peer=PEERS[0], counter=0, *, epoch=10, length=50, right=4):
-    completions = tuple(Completion(("x" * length,), Finish.STOP) for _ in range(8))
-    rewards = tuple(number < right for number in range(8))
-    return VerifiedGroup(peer, epoch, counter, 0, "products", "What is 2 * 3?", completions, rewards)
+    completions = tuple(Sampled("x" * length, "stop") for _ in range(8))
+    levels = Levels(tuple(int(number < right) for number in range(8)))
+    return VerifiedGroup(peer, epoch, counter, 0, "products", "What is 2 * 3?", completions, levels)
 
 
 def ledger_of(*trusted):
@@ -48,7 +50,7 @@ def plain(groups):
 
 
 def mass_of(each):
-    return loss_weight(advantages(each.rewards), each.lengths)
+    return loss_weight(external_advantages(each.levels), each.lengths)
 
 
 @pytest.fixture
@@ -338,7 +340,7 @@ def test_the_weight_of_a_group_scales_nothing_but_the_weight():
 def competence_of(**rates):
     known = PassRates()
     for dataset, right in rates.items():
-        known.observe([LocalGroup(dataset, "", b"", (), tuple(number < right for number in range(8)), ())])
+        known.observe([LocalGroup(dataset, "", b"", (), Levels(tuple(int(number < right) for number in range(8))), ())])
     return known
 
 
@@ -384,19 +386,19 @@ def test_peers_whose_groups_are_hardly_wanted_are_drawn_as_often_as_one_another(
 
 
 def test_a_right_answer_is_worth_less_to_a_node_that_mostly_knows_it():
-    rewards = (True, False) * 4
-    weak, strong = own_advantages(rewards, 0.1), own_advantages(rewards, 0.9)
+    levels = Levels((1, 0) * 4)
+    weak, strong = own_advantages(levels, 0.1), own_advantages(levels, 0.9)
     assert weak[0] > 5 * strong[0] > 0
     assert weak[0] == pytest.approx(0.9 / 0.35)
 
 
 def test_own_advantages_do_not_depend_on_how_many_others_of_the_group_were_right():
-    assert own_advantages((True, *[False] * 7), 0.3)[0] == own_advantages((True,) * 7 + (False,), 0.3)[0]
+    assert own_advantages(Levels((1, *[0] * 7)), 0.3)[0] == own_advantages(Levels((1,) * 7 + (0,)), 0.3)[0]
 
 
 def test_without_an_own_measure_the_group_is_its_own_baseline():
-    rewards = (True, *[False] * 7)
-    assert own_advantages(rewards, None) == advantages(rewards)
+    levels = Levels((1, *[0] * 7))
+    assert own_advantages(levels, None) == external_advantages(levels)
 
 
 def test_uniform_selection_does_not_ask_for_trust():

@@ -40,7 +40,7 @@ FORMED = {
     "batches": ("batch",),
     "counted": ("peers",),
     "taken_back": ("accused",),
-    "groups": ("completions", "rewards", "outcome", "state"),
+    "groups": ("completions", "levels", "top", "outcome", "state"),
     "curve": ("seconds", "filtered"),
     "ledger": ("standing",),
     "decisions": ("standing",),

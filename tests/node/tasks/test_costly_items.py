@@ -19,7 +19,7 @@ NUMBERS = st.integers(-(10**8), 10**8) | st.builds(lambda one, other: one * othe
 async def test_items_with_large_products_are_scored_with_the_others_of_their_rollout(sandbox: Sandbox) -> None:
     batch = [ScoreRequest("basic_arithmetic", CONFIG, seed, ("<answer>0</answer>",)) for seed in (1, *COSTLY, 2)]
     results = await sandbox.score(batch)
-    assert [result.rewards for result in results if result] == [(False,)] * len(batch)
+    assert [result.levels for result in results if result] == [(0,)] * len(batch)
     assert results[1] is not None
     expression = "( ( ( -8290 * 6761 ) - 6139 ) * ( -9499 * 7143 ) ) / 9209191801581"
     assert results[1].prompt == f"Evaluate: {expression}. Each quotient is floored."

@@ -260,7 +260,7 @@ async def test_the_sandbox_builds_and_scores_them_and_refuses_another_configurat
         ScoreRequest(task.dataset, GOOD[task.dataset], 2**31, (f"<answer>{task.answer}</answer>", "<answer>?</answer>"))
         for task in tasks
     ]
-    results = [Scored(task.prompt, task_digest(task.prompt, task.answer), (True, False)) for task in tasks]
+    results = [Scored(task.prompt, task_digest(task.prompt, task.answer), (1, 0)) for task in tasks]
     bad = ScoreRequest("interop_sum", {"max": True}, 1, ("<answer>1</answer>",))
     assert await sandbox.score([*requests, bad]) == [*results, None]
 

@@ -62,7 +62,7 @@ async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_its_progra
     texts = (right, f"<answer>{task.answer}</answer>", "<answer>x x +</answer>", "no")
     (scored,) = await sandbox.score([ScoreRequest(NAME, CONFIG, 7, texts)])
     assert scored.prompt == task.prompt
-    assert scored.rewards == (True, True, False, False)
+    assert scored.levels == (1, 1, 0, 0)
     await require_catalogue(manifest, sandbox)
     later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
     with pytest.raises(LocalError, match="by version 2, and version 1 is installed"):

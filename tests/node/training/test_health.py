@@ -7,13 +7,14 @@ import pytest
 from rich.console import Console
 
 from sapo_node.cli.tables import Screen
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.stats import Interval
 from sapo_node.observability.overview import at_rest, overview
 from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.health import (
     CALM,
     LEAST_SCALE,
-    LOW_REWARD,
+    LOW_PASS_RATE,
     MAX_ALARMS,
     NO_CHANCE,
     WINDOW,
@@ -27,9 +28,9 @@ def health(database):
     return Health(database, lambda: 7.0)
 
 
-def play(health, rounds=WINDOW, *, first=1, reward=0.2, informative=0.5, entropy=0.6):
+def play(health, rounds=WINDOW, *, first=1, pass_rate=0.2, informative=0.5, entropy=0.6):
     for step in range(first, first + rounds):
-        health.observe(step, reward=reward, informative=informative, groups=4, entropy=entropy)
+        health.observe(step, pass_rate=pass_rate, informative=informative, groups=4, entropy=entropy)
 
 
 def kinds(database):
@@ -38,7 +39,7 @@ def kinds(database):
 
 def test_a_run_that_collapsed_raises_the_alarm(health, database):
     """A language model at a rate that was too high: reward .27 -> .20, informative .52 -> .10, entropy .54 -> .12."""
-    play(health, reward=0.27, informative=0.52, entropy=0.54)
+    play(health, pass_rate=0.27, informative=0.52, entropy=0.54)
     play(health, first=21, informative=0.1, entropy=0.12)
     assert kinds(database) == ["informative"]
     assert health.rate_scale == 0.5
@@ -46,7 +47,7 @@ def test_a_run_that_collapsed_raises_the_alarm(health, database):
 
 def test_a_run_that_learnt_raises_none(health, database):
     """The same at a lower rate: informative .50 -> .45, entropy .63 -> .30."""
-    play(health, reward=0.1, informative=0.5, entropy=0.63)
+    play(health, pass_rate=0.1, informative=0.5, entropy=0.63)
     play(health, first=21, informative=0.45, entropy=0.3)
     assert kinds(database) == []
     assert health.rate_scale == 1
@@ -58,10 +59,10 @@ def test_entropy_that_is_lost_while_the_reward_is_low_raises_the_alarm(health, d
     assert kinds(database) == ["entropy"]
 
 
-@pytest.mark.parametrize(("reward", "raised"), [(LOW_REWARD, []), (LOW_REWARD - 0.01, ["informative"])])
-def test_a_policy_that_is_often_correct_is_no_collapse(health, database, reward, raised):
-    play(health, reward=reward)
-    play(health, first=21, reward=reward, informative=0.05)
+@pytest.mark.parametrize(("pass_rate", "raised"), [(LOW_PASS_RATE, []), (LOW_PASS_RATE - 0.01, ["informative"])])
+def test_a_policy_that_is_often_correct_is_no_collapse(health, database, pass_rate, raised):
+    play(health, pass_rate=pass_rate)
+    play(health, first=21, pass_rate=pass_rate, informative=0.05)
     assert kinds(database) == raised
 
 
@@ -76,14 +77,14 @@ def test_the_status_of_a_node_that_has_stopped_shows_the_alarm(health, database)
 
 def test_one_bad_round_raises_none(health, database):
     play(health)
-    play(health, 1, first=21, reward=0.0, informative=0.0, entropy=0.0)
+    play(health, 1, first=21, pass_rate=0.0, informative=0.0, entropy=0.0)
     play(health, first=22)
     assert kinds(database) == []
 
 
 def test_tasks_that_were_never_within_reach_raise_none(health, database):
-    play(health, informative=0.08, reward=0.01)
-    play(health, first=21, informative=0.0, reward=0.0, entropy=None)
+    play(health, informative=0.08, pass_rate=0.01)
+    play(health, first=21, informative=0.0, pass_rate=0.0, entropy=None)
     assert kinds(database) == []
 
 
@@ -92,7 +93,7 @@ def test_chance_alone_raises_hardly_any(health, database):
     rng = random.Random(1)
     for step in range(500):
         informative = sum(rng.random() < 0.08 for _ in range(4)) / 4
-        health.observe(step, reward=0.02, informative=informative, groups=4, entropy=0.6)
+        health.observe(step, pass_rate=0.02, informative=informative, groups=4, entropy=0.6)
     assert kinds(database) == []
 
 
@@ -110,8 +111,8 @@ def evaluations(share, seed=1):
     """Of a policy that stays as it is: six tasks with 16 prompts each."""
     rng = random.Random(seed)
     while True:
-        right = {str(task): tuple(int(rng.random() < share) for _ in range(16)) for task in range(6)}
-        yield HeldOut(1, right).mean(NO_CHANCE)
+        right = {str(task): tuple(Levels((int(rng.random() < share),)) for _ in range(16)) for task in range(6)}
+        yield HeldOut(right).mean(NO_CHANCE)
 
 
 def evaluate(health, policy, rounds):

@@ -5,15 +5,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import advantages, local_advantages
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup
 from sapo_node.training.round import KEPT, Replay
 
 
-def group(*rewards, prompt="What?"):
-    completions = tuple(Sampled(f"{prompt} {number}", "stop", (number,), (-0.5,)) for number in range(len(rewards)))
-    return LocalGroup("products", prompt, bytes(32), completions, tuple(map(bool, rewards)), advantages(rewards))
+def group(*levels, prompt="What?"):
+    completions = tuple(Sampled(f"{prompt} {number}", "stop", (number,), (-0.5,)) for number in range(len(levels)))
+    return LocalGroup("products", prompt, bytes(32), completions, Levels(levels), advantages(levels))
 
 
 NOTHING = group(0, 0, 0, 0)
@@ -27,13 +28,13 @@ def test_a_round_without_earlier_groups_replays_nothing():
     assert Replay().beside([NOTHING] * 4) == []
 
 
-def test_only_correct_completions_are_replayed_with_their_probabilities_and_advantages():
+def test_only_completions_above_the_mean_are_replayed_with_their_probabilities_and_advantages():
     replay, earlier = Replay(), group(0, 1, 0, 1)
     replay.beside([earlier])
     [replayed] = replay.beside([NOTHING])
     assert replayed.completions == (earlier.completions[1], earlier.completions[3])
     assert replayed.advantages == (earlier.advantages[1], earlier.advantages[3])
-    assert replayed.rewards == (True, True)
+    assert replayed.levels == Levels((1, 1))
 
 
 def test_a_group_is_replayed_once():
@@ -93,5 +94,15 @@ def test_a_replayed_group_is_one_of_the_round_in_all_else():
     replay, earlier = Replay(), group(0, 1)
     replay.beside([earlier])
     [replayed] = replay.beside([NOTHING])
-    left = {"completions": earlier.completions, "rewards": earlier.rewards, "advantages": earlier.advantages}
+    left = {"completions": earlier.completions, "levels": earlier.levels, "advantages": earlier.advantages}
     assert replace(replayed, **left) == earlier
+
+
+def test_of_a_group_with_levels_the_completions_above_its_mean_are_replayed():
+    levels = Levels((0, 1, 3, 0), 4)
+    completions = tuple(Sampled(str(number), "stop", (number,), (-0.5,)) for number in range(4))
+    earlier = LocalGroup("sums", "?", bytes(32), completions, levels, local_advantages(levels))
+    replay = Replay()
+    replay.beside([earlier])
+    [replayed] = replay.beside([NOTHING])
+    assert replayed.levels == Levels((3,), 4)

@@ -7,8 +7,9 @@ import pytest
 
 from books import book_of, offer
 from context import context_of
-from sapo_node.groups.advantage import advantages
+from sapo_node.groups.advantage import local_advantages
 from sapo_node.groups.book import Book
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.external import ExternalSampler
@@ -21,7 +22,7 @@ from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import STRANGERS_SHARE, Fact, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import VerificationScheduler, Verifier
-from sapo_protocol import Completion, Finish, load_manifest
+from sapo_protocol import load_manifest
 from swarm_parts import OpenScorer, Oracle
 
 EPOCH = 5
@@ -33,16 +34,16 @@ class Answers:
     right = 6
 
     async def generate(self, slot, _prompts):
-        rewards = tuple(number < self.right for number in range(8))
+        levels = Levels(tuple(int(number < self.right) for number in range(8)))
         completions = tuple(Sampled(f"text {number}", "stop", (number,)) for number in range(8))
-        group = LocalGroup("products", "What?", bytes(32), completions, rewards, advantages(rewards))
+        group = LocalGroup("products", "What?", bytes(32), completions, levels, local_advantages(levels))
         return [replace(group, counter=slot.counter) if slot else group]
 
 
 def group_of(peer, counter):
-    completions = tuple(Completion((f"theirs {number}",), Finish.STOP) for number in range(8))
-    rewards = tuple(number < 4 for number in range(8))
-    return VerifiedGroup(peer, EPOCH, counter, 0, "products", "What else?", completions, rewards)
+    completions = tuple(Sampled(f"theirs {number}", "stop") for number in range(8))
+    levels = Levels(tuple(int(number < 4) for number in range(8)))
+    return VerifiedGroup(peer, EPOCH, counter, 0, "products", "What else?", completions, levels)
 
 
 @pytest.fixture

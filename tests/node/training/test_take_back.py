@@ -8,6 +8,7 @@ import trio
 
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.book import Book, newest
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import RequestError, Sampled
 from sapo_node.groups.record import LOCAL, LocalGroup, State, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
@@ -16,16 +17,16 @@ from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import external_id, trained_per_peer
 from sapo_node.training.take_back import MAX_ROWS, PHRASE_CHARACTERS, TAKEN_BACK, taken_back
 from sapo_node.training.trainer import MAX_FAILURES, Trainer
-from sapo_protocol import Completion, Finish, load_manifest
+from sapo_protocol import load_manifest
 from swarm_parts import Oracle
 
-OWN = LocalGroup("products", "What?", bytes(32), (Sampled("a", "stop", (1,)),) * 2, (True, False), (0.7, -0.7))
+OWN = LocalGroup("products", "What?", bytes(32), (Sampled("a", "stop", (1,)),) * 2, Levels((1, 0)), (0.7, -0.7))
 EVERY = 3
 
 
 def group_of(peer, counter):
-    completions = tuple(Completion((f"theirs {number}",), Finish.STOP) for number in range(2))
-    return VerifiedGroup(peer, 5, counter, 0, "products", "What else?", completions, (True, False))
+    completions = tuple(Sampled(f"theirs {number}", "stop") for number in range(2))
+    return VerifiedGroup(peer, 5, counter, 0, "products", "What else?", completions, Levels((1, 0)))
 
 
 def weighted(peer, counter):

@@ -10,6 +10,7 @@ import pytest
 
 from books import book_of, offer
 from sapo_node.groups.codec import to_json
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import GroupReport, Refusal, RequestError, Sampled
 from sapo_node.groups.record import LOCAL, LocalGroup, VerifiedGroup
 from sapo_node.groups.stats import Interval
@@ -21,17 +22,17 @@ from sapo_node.sampling.weights import PassRates
 from sapo_node.training.batch_log import external_id, local_id, stored_batch, trained_per_peer
 from sapo_node.training.trainer import MAX_FAILURES, Trainer
 from sapo_node.trust.ledger import Ledger
-from sapo_protocol import Completion, Finish, LocalError
+from sapo_protocol import LocalError
 from sapo_protocol.limits import MAX_COMPLETION_BYTES, MAX_COMPLETIONS
 from swarm_parts import Oracle
 
 COMPLETIONS = tuple(Sampled(f"answer {number}", "stop", (number,)) for number in range(2))
-LOCAL_GROUP = LocalGroup("products", "What?", bytes(32), COMPLETIONS, (True, False), (0.7, -0.7))
+LOCAL_GROUP = LocalGroup("products", "What?", bytes(32), COMPLETIONS, Levels((1, 0)), (0.7, -0.7))
 
 
 def external(counter=0, peer="peer"):
-    completions = tuple(Completion((f"theirs {number}",), Finish.STOP) for number in range(2))
-    return VerifiedGroup(peer, 5, counter, 0, "products", "What else?", completions, (True, False))
+    completions = tuple(Sampled(f"theirs {number}", "stop") for number in range(2))
+    return VerifiedGroup(peer, 5, counter, 0, "products", "What else?", completions, Levels((1, 0)))
 
 
 def weighted(counter=0, peer="peer"):
@@ -92,9 +93,9 @@ def nowhere():
 
 
 async def test_a_batch_of_the_longest_texts_that_are_drawn_can_be_stored_and_sent(trainer, database, nowhere):
-    worst = Completion(("\x01" * MAX_COMPLETION_BYTES,), Finish.STOP)
+    worst = Sampled("\x01" * MAX_COMPLETION_BYTES, "stop")
     offered = [
-        Offered(replace(external(counter), completions=(worst,) * MAX_COMPLETIONS, rewards=(True, False) * 8))
+        Offered(replace(external(counter), completions=(worst,) * MAX_COMPLETIONS, levels=Levels((1, 0) * 8)))
         for counter in range(32)
     ]
     sampler = Sampler(Ledger(database), random.Random(0), PassRates(), "trust")
@@ -183,7 +184,7 @@ async def test_a_killed_node_replays_what_it_had_stored(trainer, policy, databas
 
 async def test_a_killed_node_trains_again_on_what_its_round_replayed(trainer, policy, database, book):
     await trainer.train([LOCAL_GROUP], [])
-    success = replace(LOCAL_GROUP, completions=COMPLETIONS[:1], rewards=(True,), advantages=(0.7,))
+    success = replace(LOCAL_GROUP, completions=COMPLETIONS[:1], levels=Levels((1,)), advantages=(0.7,))
     trainer._commit([replace(LOCAL_GROUP, counter=1)], [], [success])  # stored, never dispatched: the node is killed
     again = Trainer(database, book, policy, objective="positive-only", checkpoint_every=3)
     assert await again.recover() == 1

@@ -94,9 +94,9 @@ def results(tmp_path_factory):
         return trio.run(results_of, BATCHES)
 
 
-def test_an_answer_for_which_earns_raises_earns_nothing_and_the_others_keep_their_rewards(results):
+def test_an_answer_for_which_earns_raises_earns_nothing_and_the_others_keep_their_levels(results):
     (scored,), said = results["an_error_for_words"]
-    assert scored.rewards == (True, False)
+    assert scored.levels == (1, 0)
     assert not said
 
 
@@ -113,7 +113,7 @@ def test_an_earns_that_needs_what_the_sandbox_refuses_gives_no_verdict_because_i
 @pytest.mark.parametrize("name", ALONE)
 def test_an_item_beyond_a_limit_fails_alone(name, results):
     (honest, scored), (line,) = results[name]
-    assert honest.rewards == (True,)
+    assert honest.levels == (1,)
     assert scored is None
     assert f"1 of 2 tasks failed in the sandbox; the first, of odd.{name}: its " in line
 

@@ -37,7 +37,8 @@ TASK = build_task("chain_sum", EASY, 7)
 RIGHT, WRONG = f"so <answer>{TASK.answer}</answer>", "so <answer>0.5</answer>"
 CHAIN_SUM = (TaskSpec("chain_sum", EASY, 1),)
 GOOD = ScoreRequest("chain_sum", EASY, 7, (RIGHT, WRONG, "", "\ud800\0", RIGHT))
-GOOD_RESULT = Scored(TASK.prompt, task_digest(TASK.prompt, TASK.answer), (True, False, False, False, True))
+TWO = ScoreRequest("chain_sum", EASY, 7, (RIGHT, WRONG))
+GOOD_RESULT = Scored(TASK.prompt, task_digest(TASK.prompt, TASK.answer), (1, 0, 0, 0, 1))
 ENDLESS = ScoreRequest("chain_sum", {"min_digits": 50_000_000, "max_digits": 50_000_000}, 7, (RIGHT,))
 """Builds numbers of fifty million digits within one call into C, which no Python signal handler could interrupt."""
 
@@ -326,22 +327,22 @@ DIGEST = "ab" * 32
         {},
         [],
         [None, None],
-        [["q", DIGEST, "01", ""], None],
+        [["q", DIGEST, "0001", ""], None],
         [["q", DIGEST, "0", ""]],
         [["q", DIGEST, "012", ""]],
         [["q", DIGEST, "02", ""]],
         [["q", DIGEST, [0, 1], ""]],
         [["q", DIGEST, 1, ""]],
         [["q", DIGEST, "\u0660\u0661", ""]],
-        [["q", DIGEST[1:], "01", ""]],
-        [["q", DIGEST.upper(), "01", ""]],
-        [["q", " " * 64, "01", ""]],
-        [[None, DIGEST, "01", ""]],
-        [["q" * (requests.MAX_PROMPT + 1), DIGEST, "01", ""]],
-        [["q", DIGEST, "01", "", "more"]],
-        [["q", DIGEST, "01", None]],
-        [["q", DIGEST, "01", "x" * (requests.MAX_EXAMPLE + 1)]],
-        [["q", DIGEST, "01", "\ud800"]],
+        [["q", DIGEST[1:], "0001", ""]],
+        [["q", DIGEST.upper(), "0001", ""]],
+        [["q", " " * 64, "0001", ""]],
+        [[None, DIGEST, "0001", ""]],
+        [["q" * (requests.MAX_PROMPT + 1), DIGEST, "0001", ""]],
+        [["q", DIGEST, "0001", "", "more"]],
+        [["q", DIGEST, "0001", None]],
+        [["q", DIGEST, "0001", "x" * (requests.MAX_EXAMPLE + 1)]],
+        [["q", DIGEST, "0001", "\ud800"]],
         [["q", DIGEST]],
         [["because I say so"]],
         [None],
@@ -351,11 +352,11 @@ DIGEST = "ab" * 32
 )
 def test_a_result_of_another_shape_is_malformed(value: object) -> None:
     with pytest.raises(MalformedReplyError):
-        decode_results(value, [2])
+        decode_results(value, [TWO])
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([DIGEST, "01", "q"]),
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([DIGEST, "0001", "q"]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=2),
 )
 
@@ -363,14 +364,14 @@ json_values = st.recursive(
 @given(st.lists(json_values, min_size=1, max_size=2))
 def test_any_json_is_either_results_or_malformed(value: list[object]) -> None:
     with contextlib.suppress(MalformedReplyError):
-        results = decode_results(value, [2] * len(value))
-        assert all(isinstance(result, Failed) or len(result.rewards) == 2 for result in results)
+        results = decode_results(value, [TWO] * len(value))
+        assert all(isinstance(result, Failed) or len(result.levels) == 2 for result in results)
 
 
 def test_a_result_of_the_right_shape_is_taken() -> None:
-    results = decode_results([["q", DIGEST, "01", ""], "no such task", ["died"]], [2, 5, 1])
+    results = decode_results([["q", DIGEST, "0001", ""], "no such task", ["died"]], [2, 5, 1])
     assert results == [
-        Scored("q", b"\xab" * 32, (False, True)),
+        Scored("q", b"\xab" * 32, (0, 1)),
         Failed("task", "no such task"),
         Failed("died", "the process that scored it died"),
     ]
@@ -384,7 +385,7 @@ def test_a_reply_of_another_shape_is_malformed(reply: object) -> None:
         sandbox_module._results(reply, [GOOD])
 
 
-LINE = f'["q","{DIGEST}","01",""]\n'.encode()
+LINE = f'["q","{DIGEST}","0001",""]\n'.encode()
 
 
 @pytest.mark.parametrize(
@@ -395,36 +396,36 @@ LINE = f'["q","{DIGEST}","01",""]\n'.encode()
         b"\xff\n",
         b"[" * 100_000 + b"\n",
         b'[["q","x","1"]]\n',
-        b'["q", NaN, "01"]\n',
+        b'["q", NaN, "0001"]\n',
         b"9" * 5_000 + b"\n",
     ],
 )
 def test_a_line_that_is_no_result_is_malformed(line: bytes) -> None:
     with pytest.raises(MalformedReplyError):
-        list(read_results([LINE, line], [2, 2]))
+        list(read_results([LINE, line], [TWO, TWO]))
 
 
 def test_a_line_of_the_longest_result_is_taken_and_one_byte_more_is_malformed() -> None:
     longest = b" " * (requests.MAX_RESULT - len(LINE) + 1) + LINE
-    assert list(read_results([longest], [2])) == [["q", DIGEST, "01", ""]]
+    assert list(read_results([longest], [TWO])) == [["q", DIGEST, "0001", ""]]
     with pytest.raises(MalformedReplyError, match="more than"):
-        list(read_results([b" " + longest], [2]))
+        list(read_results([b" " + longest], [TWO]))
 
 
 def test_more_lines_than_items_are_malformed() -> None:
     with pytest.raises(MalformedReplyError, match="more results"):
-        list(read_results([LINE * 3], [2, 2]))
+        list(read_results([LINE * 3], [TWO, TWO]))
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 10_000])
 def test_results_are_collected_however_their_bytes_arrive(size: int) -> None:
     data = LINE + b'"why"\n' + LINE
     chunks = (data[start : start + size] for start in range(0, len(data), size))
-    assert list(read_results(chunks, [2, 0, 2])) == [["q", DIGEST, "01", ""], "why", ["q", DIGEST, "01", ""]]
+    assert list(read_results(chunks, [TWO, TWO, TWO])) == [["q", DIGEST, "0001", ""], "why", ["q", DIGEST, "0001", ""]]
 
 
 def test_a_line_without_its_end_is_no_result() -> None:
-    assert list(read_results([LINE, LINE[:-1]], [2, 2])) == [["q", DIGEST, "01", ""]]
+    assert list(read_results([LINE, LINE[:-1]], [TWO, TWO])) == [["q", DIGEST, "0001", ""]]
 
 
 def test_a_child_that_writes_without_end_is_read_no_further_than_one_result() -> None:
@@ -437,7 +438,7 @@ def test_a_child_that_writes_without_end_is_read_no_further_than_one_result() ->
             yield b"[" * 1_000
 
     with pytest.raises(MalformedReplyError, match="more than"):
-        list(read_results(endless(), [2] * requests.MAX_BATCH))
+        list(read_results(endless(), [TWO] * requests.MAX_BATCH))
     assert read <= requests.MAX_RESULT + 1_000
 
 

@@ -8,15 +8,19 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
+from sapo_node.groups.levels import Levels
 from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.trust.constants import Evidence, PeerState
 from sapo_node.trust.ledger import Account, Ledger
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.verifier import Verifier
 from sapo_protocol import (
+    Completion,
+    Finish,
     Header,
     assign,
     decode_header,
+    encode_body,
     match_bodies,
     open_envelope,
     parse_envelope,
@@ -47,12 +51,14 @@ def verifier(manifest, ledger):
     return Verifier(context_of(manifest, random.Random(1)), OpenScorer(), ledger)
 
 
-async def test_an_honest_group_is_verified_with_rewards_computed_here(verifier, author):
+async def test_an_honest_group_is_verified_with_levels_computed_here(verifier, author):
     group, body, task = right_and_wrong(author)
     (verified,) = await groups_of(verifier, rollout(author, [group], [body]))
-    assert verified.rewards == (True,) * 3 + (False,) * 5
+    assert verified.levels == Levels((1,) * 3 + (0,) * 5)
     assert verified.prompt == task.prompt
-    assert verified.completions == body.completions
+    assert [(each.text, each.finish) for each in verified.completions] == [
+        (each.text, each.finish) for each in body.completions
+    ]
 
 
 async def test_verified_groups_raise_trust(verifier, author, ledger):
@@ -63,7 +69,7 @@ async def test_verified_groups_raise_trust(verifier, author, ledger):
 
 async def test_a_false_claim_is_caught_remembered_and_not_trained_on(verifier, author, ledger):
     group, body, _ = right_and_wrong(author)
-    lie = replace(group, claims=(False, *group.claims[1:]))
+    lie = replace(group, claims=(0, *group.claims[1:]))
     assert await groups_of(verifier, rollout(author, [lie], [body])) == []
     assert verifier.unusable == {Unusable.FALSE_CLAIM: 1}
     assert ledger.of(peer_id(author.issuer)).trust < 0.5
@@ -190,3 +196,47 @@ async def test_a_group_whose_body_came_with_an_earlier_message_is_not_counted_as
     await groups_of(verifier, rollout(author, groups, [bodies[0], None, None]))
     await groups_of(verifier, rollout(author, groups, [None, bodies[1], None]), known={0, 1, 2})
     assert verifier.unusable == {Unusable.NO_BODY: 2}
+
+
+@pytest.fixture
+def graded(author):
+    """The author of rounds in a swarm whose only task has four levels."""
+    [spec] = [each for each in author.manifest.tasks if each.dataset == "spell_backward"]
+    manifest = replace(author.manifest, tasks=(replace(spec, config={"min_word_len": 4, "max_word_len": 4}, levels=4),))
+    return replace(author, manifest=manifest)
+
+
+def parts(author, each, claims=None):
+    """A group whose completions have so many letters in place, of four. Its claims are true, if no others are given."""
+    group, body, task = right_and_wrong(author)
+    answers = [task.answer[:level] + "?" * (4 - level) for level in each]
+    body = replace(body, completions=tuple(Completion((f"<answer>{a}</answer>",), Finish.STOP) for a in answers))
+    return replace(group, claims=claims or each, body=hashlib.sha256(encode_body(body)).digest()), body
+
+
+async def findings(author, ledger, rng, *group):
+    verifier = Verifier(context_of(author.manifest, rng), OpenScorer(), ledger)
+    head, body = parts(author, *group)
+    return (await verifier.verify(rollout(author, [head], [body])))[0]
+
+
+MIXED, PARTS = (4, 3, 3, 2, 1, 0, 0, 0), (3, 3, 3, 2, 1, 0, 0, 0)
+
+
+async def test_a_group_with_parts_is_verified_with_its_levels(graded, ledger, rng):
+    assert (await findings(graded, ledger, rng, MIXED)).levels == Levels(MIXED, 4)
+
+
+@pytest.mark.parametrize("claim", [3, 5, 255])
+async def test_a_claim_of_another_level_is_false(graded, ledger, rng, claim):
+    assert await findings(graded, ledger, rng, MIXED, (4, 3, claim, 1, 1, 0, 0, 0)) is Unusable.FALSE_CLAIM
+    assert ledger.of(peer_id(graded.issuer)).evidence.bad > 0
+
+
+async def test_a_group_that_claims_no_correct_completion_is_not_scored(graded, ledger, rng):
+    assert await findings(graded, ledger, rng, PARTS) is Unusable.CLAIMED_ZERO_ADVANTAGE
+
+
+async def test_an_audited_group_without_a_correct_completion_is_left_out_and_earns_nothing(graded, ledger):
+    assert await findings(graded, ledger, AlwaysFirst(), PARTS) is Unusable.NO_CORRECT
+    assert ledger.of(peer_id(graded.issuer)) == Account(peer_id(graded.issuer))

@@ -114,7 +114,7 @@ class MessageFlood(SilentSybils):
 def _unsolved(task: Assignment) -> Solution:
     """The claims about a task that the attacker has not computed."""
     digest = hashlib.sha256(repr(task).encode()).digest()
-    return Solution(task.spec.dataset, "", "unknown to me", digest, lambda _: "")
+    return Solution(task.spec.dataset, "", "unknown to me", digest, lambda _: "", task.spec.levels, lambda _: 0)
 
 
 class FalseAddresses(Sybils):

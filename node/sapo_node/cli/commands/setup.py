@@ -72,7 +72,7 @@ def init(
 
     \b
     base rate     share of correct completions before any training, with its 95 % interval
-    informative   share of groups with both correct and incorrect completions, from which a node learns;
+    informative   share of groups whose completions earn different levels, from which a node learns;
                   a task with 10 % or more can be learnt
     cut           share of completions cut at --max-tokens, or at the bytes that the swarm keeps
 

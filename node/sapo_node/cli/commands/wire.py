@@ -75,7 +75,7 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
 def verify(config: Config, file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> None:
     """Check the rollout message in FILE.
 
-    The command checks the signature, rebuilds each task, and computes each reward. The exit code is 0 if every check
+    The command checks the signature, rebuilds each task, and computes each level. The exit code is 0 if every check
     passes, else 1.
     """
     if is_evidence:
@@ -157,7 +157,7 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
 @settings("state")
 @as_json
 def verify_folder(config: Config, folder: Path, *, swarm: str | None, json_output: bool) -> None:
-    """Verify signature, task and rewards of each group in FOLDER.
+    """Verify signature, task and levels of each group in FOLDER.
 
     The exit code is 0 if every group holds, else 1. Give --swarm if you do not trust the manifest in FOLDER.
     """
@@ -233,8 +233,11 @@ class InspectedGroup:
     prompt: str
     verdict: str
     """`holds`, or the first check that failed."""
-    claims: tuple[bool, ...]
-    rewards: tuple[bool, ...]
+    claims: tuple[int, ...]
+    levels: tuple[int, ...]
+    """The level of each completion; empty where it could not be scored."""
+    top: int
+    """L, the level of a correct completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,9 +310,9 @@ async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, sandbox: 
     request = request_for(manifest, rollout, k, body)
     (scored,) = await sandbox.score([request])
     verdict = problem or compare(group, scored) or HOLDS
-    prompt, rewards = (scored.prompt, scored.rewards) if scored else ("", ())
+    prompt, levels = (scored.prompt, scored.levels) if scored else ("", ())
     task = task_name(manifest, request.dataset, request.config)
-    return InspectedGroup(k, task, prompt, verdict, tuple(map(bool, group.claims)), rewards)
+    return InspectedGroup(k, task, prompt, verdict, group.claims, levels, request.levels)
 
 
 def render(finding: Inspection) -> RenderableType:
@@ -324,13 +327,14 @@ def render(finding: Inspection) -> RenderableType:
             str(group.k),
             group.dataset,
             prompt,
-            _bits(group.claims),
-            _bits(group.rewards),
+            _told(group.claims, group.top),
+            _told(group.levels, group.top),
             Text(group.verdict, style=style),
         )
     head = f"signed by {finding.issuer}, epoch {finding.epoch}, counter {finding.counter}"
     return Lines(Text(head, style="bold"), table)
 
 
-def _bits(rewards: tuple[bool, ...]) -> str:
-    return "".join("1" if reward else "0" for reward in rewards)
+def _told(levels: tuple[int, ...], top: int) -> str:
+    """Return levels as `10010000` for bits, and as `4 0 2 of 4` for others."""
+    return "".join(map(str, levels)) if top == 1 else f"{' '.join(map(str, levels))} of {top}"

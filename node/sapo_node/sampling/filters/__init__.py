@@ -66,9 +66,9 @@ class BaselineFilter(Filter):
 
     def worth(self, group: VerifiedGroup) -> float | None:
         """The advantage of a correct completion; None for a group without correct or without incorrect ones."""
-        if len(set(group.rewards)) < 2:
+        if not group.levels.is_mixed:
             return None
-        return max(own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset)))
+        return max(own_advantages(group.levels, self._pass_rates.pass_rate(group.dataset)))
 
 
 MASKED = 256
@@ -86,7 +86,7 @@ class Offered:
 
     group: VerifiedGroup
     worth: float | None = None
-    """The advantage of each; None for that of the group's own rewards."""
+    """The advantage of each; None for that within its group."""
     rejected: Mapping[int, FilterName] = field(default_factory=dict)
     """The rejected completions by number, and the filter that rejects each."""
 
@@ -155,7 +155,7 @@ class Filters:
         stopped: list[tuple[VerifiedGroup, FilterName]] = []
         for group in groups:
             rejected = self._rejected(group)
-            if rejected and len(rejected) == sum(group.rewards) < len(group.rewards):
+            if rejected and group.levels.is_mixed and len(rejected) == group.levels.right:
                 stopped.append((group, next(iter(rejected.values()))))
             else:
                 kept.append(Offered(group, self._worth(group), rejected))
@@ -192,7 +192,7 @@ class Filters:
     def _rejected(self, group: VerifiedGroup) -> dict[int, FilterName]:
         return {
             number: name
-            for number, (completion, is_correct) in enumerate(zip(group.completions, group.rewards, strict=True))
+            for number, (completion, is_correct) in enumerate(zip(group.completions, group.levels.correct, strict=True))
             if is_correct and (name := self._rejecting(group, completion.text))
         }
 

@@ -41,7 +41,8 @@ class LengthFilter(Filter):
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Take in the local completions of a round."""
         for group in local:
-            correct = [each for each, reward in zip(group.completions, group.rewards, strict=True) if reward]
+            pairs = zip(group.completions, group.levels.correct, strict=True)
+            correct = [each for each, is_correct in pairs if is_correct]
             self._characters.add(group.dataset, (len(each.text) for each in correct))
             self._tokens.add(group.dataset, (len(each.tokens) for each in correct if each.tokens))
 

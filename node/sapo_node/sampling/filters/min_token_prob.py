@@ -46,7 +46,8 @@ class MinTokenProbFilter(Filter):
         those with text behind the answer, as a foreign trainer may write: the bounds hold for the text before it.
         """
         for group in local:
-            correct = (each for each, reward in zip(group.completions, group.rewards, strict=True) if reward)
+            pairs = zip(group.completions, group.levels.correct, strict=True)
+            correct = (each for each, is_correct in pairs if is_correct)
             known = (each.logprobs for each in correct if each.text.rstrip().endswith(ANSWER_END) and each.logprobs)
             self._own[group.dataset].extend(Bounds(min(logprobs), sum(logprobs)) for logprobs in known)
 

@@ -167,7 +167,7 @@ class NgramFilter(Filter):
         """Count what local completions show."""
         for group in local:
             texts = (each.text for each in group.completions)
-            self._enter_local(LocalTexts(group.dataset, tuple(zip(texts, group.rewards, strict=True))))
+            self._enter_local(LocalTexts(group.dataset, tuple(zip(texts, group.levels.correct, strict=True))))
 
     def read(self, group: VerifiedGroup, texts: Sequence[str]) -> None:
         """Count what the texts of a new group show."""

@@ -1,7 +1,7 @@
 """The requests to the sandbox, and the checks of its replies.
 
 A reply comes from a process that has read peers' text. So the zygote checks its shape, and the node checks it again:
-the expected number of items, each a prompt, a digest, one reward per completion and a worked example, or a text that
+the expected number of items, each a prompt, a digest, one level per completion and a worked example, or a text that
 says why the item failed. For an item that its child did not finish, the zygote writes the cause.
 """
 
@@ -30,7 +30,7 @@ waits meanwhile, so a reply must be small."""
 
 MAX_RESULT = 12 * (MAX_PROMPT + MAX_EXAMPLE) + 256
 """Bytes of one result, at most. JSON needs up to 12 bytes per character of the prompt and of the example; digest and
-rewards need 256."""
+levels need 256."""
 
 MAX_REPLY = MAX_RESULT * MAX_BATCH
 """Bytes of a reply, at most."""
@@ -65,17 +65,19 @@ class ScoreRequest:
     """True if to return a worked example, too."""
     task: Task | None = None
     """The task itself, if the node read it from a file. The sandbox can open no file."""
+    levels: int = 1
+    """L of the task, the level of a correct completion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A task that the sandbox rebuilt, and the rewards that it computed."""
+    """A task that the sandbox rebuilt, and the levels that it computed."""
 
     prompt: str
     digest: bytes
     """SHA-256 of prompt and answer, to compare with the digest of the sender."""
-    rewards: tuple[bool, ...]
-    """One per completion, in the order of the completions."""
+    levels: tuple[int, ...]
+    """The level of each completion, 0 to L, in the order of the completions."""
     example: str = ""
     """A correct completion of the task, if the request asked for one and the sandbox knows one."""
 
@@ -92,7 +94,10 @@ class Failed:
 def encode_requests(batch: Sequence[ScoreRequest]) -> list[list[Any]]:
     """Return the batch as JSON."""
     return [
-        [item.dataset, dict(item.config), item.seed, list(item.completions), item.example, _encode_task(item.task)]
+        [
+            *(item.dataset, dict(item.config), item.seed, list(item.completions), item.example),
+            *(_encode_task(item.task), item.levels),
+        ]
         for item in batch
     ]
 
@@ -104,8 +109,8 @@ def _encode_task(task: Task | None) -> list[Any] | None:
 def decode_requests(items: Sequence[Sequence[Any]]) -> list[ScoreRequest]:
     """Return the batch from JSON. The node itself made the JSON, so this does not check its shape."""
     return [
-        ScoreRequest(dataset, config, seed, tuple(texts), asked, _decode_task(task))
-        for dataset, config, seed, texts, asked, task in items
+        ScoreRequest(dataset, config, seed, tuple(texts), asked, _decode_task(task), levels)
+        for dataset, config, seed, texts, asked, task, levels in items
     ]
 
 
@@ -120,8 +125,7 @@ def encode_result(result: Scored | str) -> list[str] | str:
     """Return one result as JSON: what the sandbox found, or the reason for which the item failed."""
     if isinstance(result, str):
         return result[:MAX_REASON]
-    rewards = "".join("1" if reward else "0" for reward in result.rewards)
-    return [result.prompt, result.digest.hex(), rewards, result.example]
+    return [result.prompt, result.digest.hex(), bytes(result.levels).hex(), result.example]
 
 
 def encode_line(result: Scored | str) -> bytes:
@@ -129,23 +133,22 @@ def encode_line(result: Scored | str) -> bytes:
     return json.dumps(encode_result(result)).encode("ascii") + b"\n"
 
 
-def read_results(chunks: Iterable[bytes], expected: Sequence[int]) -> Iterator[Any]:
-    """Yield the results in the lines that a child writes, as JSON. There are fewer than expected if it stops early.
+def read_results(chunks: Iterable[bytes], batch: Sequence[ScoreRequest]) -> Iterator[Any]:
+    """Yield the results in the lines that a child writes, as JSON. There are fewer than items if it stops early.
 
-    `expected` has the number of completions of each item. Raises MalformedReplyError at the first line of another
-    shape, and before a line grows beyond MAX_RESULT. This parses one line at a time, so that its memory is bounded
-    whatever the child writes.
+    Raises MalformedReplyError at the first line of another shape, and before a line grows beyond MAX_RESULT. This
+    parses one line at a time, so that its memory is bounded whatever the child writes.
     """
-    missing = iter(expected)
+    missing = iter(batch)
     unfinished = b""
     for chunk in chunks:
         *lines, unfinished = (unfinished + chunk).split(b"\n")
         for line in lines:
             result = _parse_line(line)
-            completions = next(missing, None)
-            if completions is None:
+            item = next(missing, None)
+            if item is None:
                 raise MalformedReplyError("more results than items")
-            _decode_line(result, completions)
+            _decode_line(result, item)
             yield result
         if len(unfinished) > MAX_RESULT:
             raise MalformedReplyError(f"a result of more than {MAX_RESULT} bytes")
@@ -161,20 +164,20 @@ def _parse_line(line: bytes) -> Any:
         raise MalformedReplyError("a result is not JSON") from error
 
 
-def decode_results(value: object, expected: Sequence[int]) -> list[Scored | Failed]:
-    """Return the results of items with these numbers of completions. Raises MalformedReplyError for another shape."""
-    if not isinstance(value, list) or len(value) != len(expected):
+def decode_results(value: object, batch: Sequence[ScoreRequest]) -> list[Scored | Failed]:
+    """Return the result of each item. Raises MalformedReplyError for another shape."""
+    if not isinstance(value, list) or len(value) != len(batch):
         raise MalformedReplyError("not one result per item")
-    return [_decode_result(item, completions) for item, completions in zip(value, expected, strict=True)]
+    return [_decode_result(result, item) for result, item in zip(value, batch, strict=True)]
 
 
-def _decode_result(item: object, completions: int) -> Scored | Failed:
-    match item:
+def _decode_result(result: object, item: ScoreRequest) -> Scored | Failed:
+    match result:
         case [str(cause)] if cause in CAUSES:
             return Failed(cause, CAUSES[cause])
         case _:
-            result = _decode_line(item, completions)
-            return Failed("task", result) if isinstance(result, str) else result
+            found = _decode_line(result, item)
+            return Failed("task", found) if isinstance(found, str) else found
 
 
 def require_limits(prompt: str, example: str) -> None:
@@ -190,18 +193,23 @@ def require_limits(prompt: str, example: str) -> None:
             raise MalformedReplyError(f"its {name} is not Unicode text")
 
 
-def _decode_line(item: object, completions: int) -> Scored | str:
-    match item:
+def _decode_line(result: object, item: ScoreRequest) -> Scored | str:
+    match result:
         case str(reason):
             if len(reason) > MAX_REASON:
                 raise MalformedReplyError("the reason for a failure is out of bounds")
             return reason
-        case [str(prompt), str(digest), str(rewards), str(example)]:
+        case [str(prompt), str(digest), str(levels), str(example)]:
             require_limits(prompt, example)
-            if len(rewards) != completions or not set(rewards) <= {"0", "1"}:
-                raise MalformedReplyError("rewards are out of bounds")
-            if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-                raise MalformedReplyError("a digest is not 32 bytes in hex")
-            return Scored(prompt, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards), example)
+            found = tuple(_bytes(levels, len(item.completions), "one level per completion"))
+            if max(found, default=0) > item.levels:
+                raise MalformedReplyError("a level is out of bounds")
+            return Scored(prompt, _bytes(digest, 32, "a digest"), found, example)
         case _:
-            raise MalformedReplyError("a result is neither a reason nor prompt, digest, rewards and example")
+            raise MalformedReplyError("a result is neither a reason nor prompt, digest, levels and example")
+
+
+def _bytes(text: str, size: int, what: str) -> bytes:
+    if len(text) != 2 * size or not set(text) <= set("0123456789abcdef"):
+        raise MalformedReplyError(f"not {what} in hex")
+    return bytes.fromhex(text)

@@ -163,7 +163,7 @@ def _results(reply: object, batch: Sequence[ScoreRequest]) -> list[Scored | Fail
     """Return the results in a reply. Raises MalformedReplyError."""
     match reply:
         case {"results": results}:
-            return decode_results(results, [len(item.completions) for item in batch])
+            return decode_results(results, batch)
         case _:
             raise MalformedReplyError("a reply has no results")
 

@@ -100,10 +100,10 @@ def _scored(item: ScoreRequest) -> Scored | str:
     """Return what an item earns, or why it failed."""
     try:
         task = _task(item)
-        rewards = tuple(bool(score(task, text)) for text in item.completions)
+        levels = tuple(score(task, text, item.levels) for text in item.completions)
         example = worked_example(task) if item.example else ""
         require_limits(task.prompt, example)
-        return Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example)
+        return Scored(task.prompt, task_digest(task.prompt, task.answer), levels, example)
     except BaseException as error:  # noqa: BLE001 - if an item fails in any way, the other items go on
         return _reason(error)
 
@@ -323,8 +323,7 @@ def _run(batch: Batch, limits: ChildLimits, private: tuple[int, ...]) -> tuple[l
     os.close(writer)
     results, cause = [], ""
     try:
-        expected = [len(item.completions) for item in batch.items]
-        for result in read_results(_chunks(pid, reader, batch), expected):
+        for result in read_results(_chunks(pid, reader, batch), batch.items):
             results.append(result)  # noqa: PERF402 - what came before an error stays
     except TimeoutError:
         cause = "timeout"

@@ -18,17 +18,19 @@ function textOf(completion) {
   return make("pre", "", ...parts, between(end));
 }
 
-function answer(completion) {
-  const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
+// A tick where the completion is correct, a cross where it earns nothing, and its level where it earns a part.
+function answer(completion, levels) {
+  const isPart = completion.level > 0 && !completion.correct, part = `${completion.level}/${levels}`;
+  const mark = make("span", completion.correct ? "right" : "wrong", completion.correct ? "✓" : isPart ? part : "✗");
   mark.setAttribute("role", "img");
-  mark.setAttribute("aria-label", completion.reward ? "correct" : "incorrect");
+  mark.setAttribute("aria-label", completion.correct ? "correct" : isPart ? `incorrect, level ${part}` : "incorrect");
   const masked = [completion.filter && `rejected: ${completion.filter}`, completion.silent?.length && "masked in part: n-gram filter"].filter(Boolean);
   return make("div", "answer", mark, textOf(completion), ...masked.map((text) => make("span", "note", text)));
 }
 
 function group(each, open) {
-  const facts = each.facts, rewards = (facts.completions || []).map((completion) => completion.reward);
-  const correct = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} correct` : "";
+  const facts = each.facts, completions = facts.completions || [];
+  const correct = completions.length ? `${completions.filter((each) => each.correct).length} of ${completions.length} correct` : "";
   const state = each.state === "left out" ? each.kind : each.state;
   const summary = make("summary", "", make("span", `became ${state.split(" ")[0]}`, state === "own" ? "local" : state), make("span", facts.dataset ? "" : "note", facts.dataset || "texts not kept"), make("span", "", correct), make("span", "note", each.peer ? `by ${short(each.peer)}` : "by this node"), make("span", "note", each.step ? `step ${each.step}` : each.why));
   const details = make("details", "", summary);
@@ -37,7 +39,7 @@ function group(each, open) {
   if (each.why) details.append(make("p", "note", `${each.why}. ${each.means} ${each.change}`));
   if (each.state === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on${facts.masked ? `, and filters masked ${facts.masked} tokens of its correct completions` : ""}.`));
   if (facts.prompt) details.append(make("pre", "", facts.prompt));
-  for (const completion of facts.completions || []) details.append(answer(completion));
+  for (const completion of completions) details.append(answer(completion, facts.levels));
   if (each.envelope_id) details.append(make("p", "id", `envelope ${each.envelope_id.slice(0, ENVELOPE)}, group ${each.k}`));
   return details;
 }
