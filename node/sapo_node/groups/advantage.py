@@ -1,9 +1,9 @@
 """GRPO's advantage of each completion within its group, for the processes that do not import torch.
 
 Local groups have advantages by level, and groups of peers by the bit "correct or not" (`external_advantages` says why).
-Both divide by the deviation of the group, as GRPO and TRL do. So in a group with levels 1, 0, 0, 0 of L = 4 the first
-completion has the advantage that a correct one would have: the advantage says which completion of a prompt is better,
-and not by how much.
+Both divide by the deviation of the group, as GRPO and TRL do, but by no less than the deviation of a group with one
+correct completion. With one level no group with an advantage has a smaller deviation, so this is GRPO. With more levels
+GRPO would give the only completion that earns 1/4 the advantage of a correct one, and a policy would settle for parts.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ EPSILON = 1e-8
 
 
 def advantages(levels: Sequence[float], top: float = 1) -> tuple[float, ...]:
-    """Return one advantage for each level, in order: (r - mean) / (std + EPSILON), where r = level / top and std is the
-    unbiased deviation.
+    """Return one advantage for each level, in order: (r - mean) / (max(std, 1 / sqrt(G)) + EPSILON), where r = level /
+    top, std is the unbiased deviation, and G the number of levels.
 
     If all levels are equal, every advantage is exactly 0 (a zero-advantage group). Levels are integers, so a completion
     at the mean of its group also has exactly 0.
@@ -25,7 +25,8 @@ def advantages(levels: Sequence[float], top: float = 1) -> tuple[float, ...]:
     count, total = len(levels), sum(levels)
     if len(set(levels)) < 2:
         return (0.0,) * count
-    deviation = sqrt((count * sum(level * level for level in levels) - total * total) / (count * (count - 1)))
+    variance = (count * sum(level * level for level in levels) - total * total) / (count * (count - 1))
+    deviation = sqrt(max(variance, top * top / count))
     return tuple((count * level - total) / count / (deviation + EPSILON * top) for level in levels)
 
 

@@ -35,10 +35,23 @@ def test_a_level_out_of_bounds_is_refused(level):
 
 
 @given(groups)
-def test_local_advantages_are_those_of_the_rewards(levels):
+def test_local_advantages_are_those_of_the_rewards_over_a_deviation_that_is_never_small(levels):
     rewards = torch.tensor(levels.rewards, dtype=torch.float64)
-    expected = (rewards - rewards.mean()) / (rewards.std() + EPSILON)
+    least = len(levels.each) ** -0.5
+    expected = (rewards - rewards.mean()) / (rewards.std().clamp(min=least) + EPSILON)
     assert local_advantages(levels) == pytest.approx(expected.tolist(), rel=1e-9, abs=1e-12)
+
+
+def test_the_only_completion_that_earns_a_quarter_has_a_quarter_of_the_advantage_of_a_correct_one():
+    part, correct = (local_advantages(Levels((level, *[0] * 7), 4))[0] for level in (1, 4))
+    assert part == pytest.approx(correct / 4)
+
+
+@given(st.lists(st.integers(0, 1), min_size=2, max_size=16).filter(lambda each: 0 < sum(each) < len(each)))
+def test_with_one_level_the_advantages_are_those_of_grpo(bits):
+    rewards = torch.tensor(bits, dtype=torch.float64)
+    expected = (rewards - rewards.mean()) / (rewards.std() + EPSILON)
+    assert local_advantages(Levels(tuple(bits))) == pytest.approx(expected.tolist(), rel=1e-12)
 
 
 @pytest.mark.parametrize("top", [3, 7, 9])
