@@ -17,7 +17,7 @@ class Fact(StrEnum):
     """A group with correct and incorrect completions, a verified task and true claims. A group without advantage is no
     fact: empty completions that are claimed incorrect cost the issuer nothing."""
     FALSE_CLAIM = "false claim"
-    """A signed claim that differs from the reward computed here for the same task and text."""
+    """A signed claim that differs from the level computed here for the same task and text."""
     MALFORMED_BODY = "malformed body"
     """The issuer signed the hash of bytes that are no body."""
     FORGED_SIGNATURE = "forged signature"

@@ -221,3 +221,16 @@ async def test_counts_on_the_page_name_what_they_count(page, database, tab):
     assert "left out, length filter: 6 groups" in refused
     assert "refused, signature: 1 message" in refused
     assert "length: 65 completions" in await inside(tab.evaluate, "document.getElementById('timeline').ariaLabel")
+
+
+async def test_a_completion_shows_a_tick_if_it_is_correct_and_its_level_if_it_earns_a_part(page, database, tab):
+    group = VerifiedGroup(
+        *("12D3KooWpeer", 3, 0, 0, "sums", "2+2?"),
+        tuple(Sampled(text, "stop") for text in ("right", "part", "wrong")),
+        Levels((4, 3, 0), 4),
+    )
+    book_of(database).offer(group)
+    await inside(tab.open, await page())
+    await inside(tab.until, "document.querySelectorAll('#groups .answer').length === 3")
+    marks = "[...document.querySelectorAll('#groups .answer > span')].map((each) => each.textContent).join(' ')"
+    assert await inside(tab.evaluate, marks) == "✓ 3/4 ✗"

@@ -27,7 +27,7 @@ ROWS = {
     "counted": (1, '{"": [1, 2, 0.5]}'),
     "taken_back": (1, 1, 1, "", "", 1, 1, 0.0, None, "", '[[1, "local/0"]]'),
     "groups": (
-        *(1, "a", 1, 1, 1, "ab", "verified", "", None, 0.0, "d", "2*3?", "[true]"),
+        *(1, "a", 1, 1, 1, "ab", "verified", "", None, 0.0, "d", "2*3?", "[1]", 1),
         *('[{"text": "6", "finish": "stop", "tokens": [7], "logprobs": [-1]}]', OUTCOME, 1, None, None),
     ),
     "curve": (1, 1, 1, 0.5, "{}", 0.5, 0.5, "{}"),
@@ -40,7 +40,7 @@ FORMED = {
     "batches": ("batch",),
     "counted": ("peers",),
     "taken_back": ("accused",),
-    "groups": ("completions", "levels", "top", "outcome", "state"),
+    "groups": ("completions", "levels", "outcome", "state"),
     "curve": ("seconds", "filtered"),
     "ledger": ("standing",),
     "decisions": ("standing",),
@@ -80,6 +80,13 @@ def test_a_value_of_another_form_is_one_error(database, manifest, rng, table, co
         except LocalError:
             refused += 1
     assert refused
+
+
+@pytest.mark.parametrize("changed", [{"levels": "[2]"}, {"levels": "[1, 1]"}, {"top": 0}])
+def test_levels_that_the_group_cannot_have_are_one_error(database, manifest, rng, changed):
+    put(database, "groups", **changed)
+    with pytest.raises(StateError, match="damaged"):
+        read_all(database, manifest, rng)
 
 
 def test_a_message_that_does_not_decode_is_one_error(database, manifest, rng):
