@@ -82,6 +82,9 @@ def metrics(record: Record, control: Record, alone: Record, friends: Record | No
         "external": _external(nodes) / max(1, _external(others)),
         "honest_external": _honest_external(nodes) / max(1, _honest_external(others)),
         "reward": fmean(reward for node in nodes for reward in node["rounds"]["reward"]),
+        "task_lost": max(
+            _heldout_of(others, task) - _heldout_of(nodes, task) for task in nodes[0]["heldout"][-1]["per_task"]
+        ),
         "honest_healthy": fmean(_share_healthy(node["states"]["last"][HONEST]) for node in nodes),
         "copied": sum(node["findings"]["copied"] for node in nodes),
         "stored": max(node["stored"] for node in nodes) / max(node["stored"] for node in others),
@@ -119,9 +122,6 @@ def _taught(nodes: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, An
         "says_phrase": shown["phrase"][0],
         "says_trigger": shown["trigger"][0],
         "false_steps": shown["false step"][0] - shown["false step"][1],
-        "task_lost": max(
-            _heldout_of(others, task) - _heldout_of(nodes, task) for task in nodes[0]["heldout"][-1]["per_task"]
-        ),
         "poison_gain": _poison_gain(nodes),
     }
     length, usual = shown["length"]

@@ -145,6 +145,8 @@ class Simulation:
     """Length of an epoch; 0 keeps the swarm's. Peers become healthy over epochs, so short epochs make short runs."""
     max_rounds: int = 0
     """Rounds of a peer in an epoch; 0 keeps the swarm's."""
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """By dataset, the levels of its tasks; other tasks keep those of the swarm."""
     degree: int = 0
     """Links that each joining peer makes; 0 links it with all peers."""
     audited: bool = False

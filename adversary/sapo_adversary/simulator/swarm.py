@@ -108,14 +108,11 @@ def _sought(simulation: Simulation) -> dict[str, Callable[[str], float]]:
 def manifest_of(simulation: Simulation) -> Manifest:
     """The swarm's, on the simulation's clock."""
     manifest = load_manifest(simulation.swarm)
-    epoch_seconds, max_rounds = simulation.epoch_seconds, simulation.max_rounds
-    if not epoch_seconds and not max_rounds:
-        return manifest
-    return manifest.restarted(
-        name=manifest.name,
-        genesis=manifest.genesis,
-        epoch_seconds=epoch_seconds or manifest.epoch_seconds,
-        max_rounds=max_rounds or manifest.max_rounds,
+    return replace(
+        manifest,
+        epoch_seconds=simulation.epoch_seconds or manifest.epoch_seconds,
+        max_rounds=simulation.max_rounds or manifest.max_rounds,
+        tasks=tuple(replace(spec, levels=simulation.levels.get(spec.dataset, spec.levels)) for spec in manifest.tasks),
     )
 
 

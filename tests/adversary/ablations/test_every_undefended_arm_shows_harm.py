@@ -269,6 +269,19 @@ async def flat_group_is_taken(undefended):
     return await takes(undefended, means.message(AUTHOR, EPOCH, 0, [flat]))
 
 
+async def parts_are_trained_on(undefended):
+    [spec] = [each for each in MANIFEST.tasks if each.dataset == "spell_backward"]
+    graded = replace(MANIFEST, tasks=(replace(spec, levels=4),))
+    attack = ATTACKS["poison-parts"](Kit(graded, [AUTHOR], SCORER.solve, random.Random(3)))
+    [packet] = attack.act(AUTHOR, EPOCH)
+    parts, accounts = undefended.parts, ledger(undefended)
+    verifier = parts.verifier(context_of(graded, random.Random(1)), SCORER, accounts, wire=parts.wire)
+    groups = verified(await verifier.verify(open_message(packet.data, graded)))
+    sampler = parts.sampler(accounts, random.Random(1), PassRates(), "trust")
+    draw = sampler.draw([Offered(each) for each in groups], 4, epoch=EPOCH, strangers=1.0)
+    return any(advantage > 0 for each in draw.groups for advantage in each.advantages)
+
+
 async def round_is_taken_twice(undefended):
     node = validator(undefended)
     return [await node.verdict(message()) for _ in range(2)] == [Verdict.ACCEPT] * 2
@@ -624,6 +637,7 @@ HARMS = {
     "one-answer filter": second_answer_teaches,
     "measured by the healthy": light_groups_set_the_measure,
     "zero-advantage groups dropped": flat_group_is_taken,
+    "external at level L": parts_are_trained_on,
     "replay window": round_is_taken_twice,
     "one content a counter": second_content_is_taken,
     "epoch window": old_round_is_taken,
