@@ -259,7 +259,9 @@ async def _in_sandbox(task: Chosen, survey: Survey) -> Finding:
     """Score references and hostile answers of some items in the confined sandbox."""
     items = [item for item in survey.items if not item.fault][:MAX_BATCH]
     batch = [
-        ScoreRequest(task.dataset, task.config, item.seed, (f"<answer>{item.answer}</answer>",), example=True)
+        ScoreRequest(
+            task.dataset, task.config, item.seed, (f"<answer>{item.answer}</answer>",), example=True, levels=task.levels
+        )
         for item in items
     ]
     sandbox = Sandbox((TaskSpec(task.dataset, task.config, weight=1),))
@@ -272,7 +274,7 @@ async def _in_sandbox(task: Chosen, survey: Survey) -> Finding:
         return Finding("sandbox", Outcome.SKIPPED, sandbox.describe())
     lost = sum(result is None for result in results)
     differing = sum(
-        result is not None and (result.digest.hex(), result.rewards) != (item.digest, (item.reference == task.levels,))
+        result is not None and (result.digest.hex(), result.levels) != (item.digest, (item.reference,))
         for item, result in zip(items, results, strict=True)
     )
     return _finding(
