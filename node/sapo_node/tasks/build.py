@@ -22,7 +22,7 @@ _OWN_KEYS = frozenset({"seed", "size", "data_file"})
 """Keys that a configuration may not set: this module sets them, or they name a file."""
 
 _ATTEMPTS = 64
-"""Items of one seed to try. decimal_arithmetic divides by zero in 1 of 10,000 items, and about seven in ten items of
+"""Items of one seed to try. decimal_arithmetic divides by zero in 1 of 10,000 items, and about three in four items of
 propositional_logic have no correct answer; then the next item is used."""
 
 

@@ -12,7 +12,7 @@ joined by ∧, a tautology. An answer uses the premises' variables in the datase
 3. It is true in every row of the truth table in which all premises are true, and there is such a row. From
    contradictory premises everything follows.
 
-The dataset's own example is often incorrect. About seven in ten items have no correct answer; `has_answer` tells them
+The dataset's own example is often incorrect. About three in four items have no correct answer; `has_answer` tells them
 from the others.
 """
 
