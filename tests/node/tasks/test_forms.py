@@ -20,10 +20,12 @@ TASKS = [NUMBER, WORD, WEEKDAY, HEXADECIMAL, CONCLUSION]
 WRAPPERS = (
     *("**X**", "__X__", "*X*", "_X_", "$$X$$", "$X$", "$ X $", r"\(X\)", "\\[\nX\n\\]", r"\boxed{X}", r"\text{X}"),
     *(r"\textbf{X}", r"\mathbf{X}", r"\mathrm{X}", '"X"', "'X'", "\u201cX\u201d", "\u2018X\u2019", "\u201eX\u201c"),
-    *("\u00abX\u00bb", "= X", "the answer is X", "Answer: X", "answer: X", "**Answer:** X", "\n X\t", "```\nX\n```"),
+    *("\u00abX\u00bb", "= X", "the answer is X", "Answer: X", "answer: X", "\n X\t", "```\nX\n```"),
     *("```text\nX\n```", "```X```"),
 )
-"""X stands for what is wrapped. Backticks and the period are apart: several of them in a row are another wrapper."""
+"""X stands for what is wrapped. Those below are apart: beside others of their characters they are another wrapper."""
+
+ALONE = ("`X`", "X.", "X .", "**Answer:** X", "The final answer is: X", "the correct answer is\nX")
 
 
 def right(task: Task, answer: str) -> int:
@@ -36,9 +38,7 @@ def wrapped(answer: str, wrappers: list[str]) -> str:
     return answer
 
 
-@pytest.mark.parametrize(
-    "wrapper", [*WRAPPERS, "`X`", "X.", "X .", "The final answer is: X", "the correct answer is\nX"]
-)
+@pytest.mark.parametrize("wrapper", [*WRAPPERS, *ALONE])
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.dataset)
 def test_a_correct_answer_is_correct_in_each_wrapper(task: Task, wrapper: str) -> None:
     assert right(task, wrapped(task.answer, [wrapper]))
@@ -50,7 +50,7 @@ def test_a_correct_answer_is_correct_in_four_wrappers(task: Task, wrappers: list
     assert right(task, answer) or len(answer) > 4 * len(task.answer) + 64
 
 
-@given(st.sampled_from(TASKS), st.text(max_size=20), st.lists(st.sampled_from([*WRAPPERS, "`X`", "X."]), max_size=6))
+@given(st.sampled_from(TASKS), st.text(max_size=20), st.lists(st.sampled_from([*WRAPPERS, *ALONE]), max_size=6))
 def test_no_wrapper_makes_an_incorrect_answer_correct(task: Task, answer: str, wrappers: list[str]) -> None:
     if not right(task, answer):
         assert not right(task, wrapped(answer, wrappers))
@@ -61,7 +61,7 @@ def test_no_wrapper_makes_an_incorrect_answer_correct(task: Task, answer: str, w
     st.sampled_from(
         ["X or Y", "Y or X", "X, Y", "Y = X", "X Y", "Y\nX", "not X", "X?", "X..", "X\u200b", "X\u00a0", "XX"]
     ),
-    st.lists(st.sampled_from([*WRAPPERS, "`X`", "X."]), max_size=4),
+    st.lists(st.sampled_from([*WRAPPERS, *ALONE]), max_size=4),
 )
 def test_two_answers_or_a_spoilt_one_are_incorrect_in_every_wrapper(
     task: Task, joined: str, wrappers: list[str]
