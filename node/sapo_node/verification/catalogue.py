@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples, task_name
 from sapo_node.tasks import SCORER_VERSION, interop, plugins
+from sapo_node.tasks.items import SEEDS, item_hash, known_hashes
 from sapo_node.tasks.task import FIRST_EXAMPLE_SEED
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _ANSWER = "<answer>0</answer>"
 """The sandbox scores it for each task, so that the node finds a broken scorer before it joins the swarm."""
+_COMPARED = 4
+"""Items of each dataset that are compared with the hashes of the known ones."""
 _TRIED = 4
 """Seeds tried for each example: the reference answer of some datasets is often incorrect."""
 
@@ -59,6 +62,7 @@ async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
                 f"task {number} of swarm {manifest.name!r}, {task.dataset} with {dict(task.config)}, cannot be built "
                 f"or scored, and the log says why: check its name and configuration"
             )
+    await _require_items(manifest, sandbox)
 
 
 def _require_reasoning_gym(manifest: Manifest, installed: str) -> None:
@@ -80,6 +84,21 @@ def _require_reasoning_gym(manifest: Manifest, installed: str) -> None:
             f"swarm {manifest.name!r} is defined on reasoning-gym {needed}, and {installed} is installed; run: "
             f"pip install reasoning-gym=={needed}"
         )
+
+
+async def _require_items(manifest: Manifest, sandbox: Sandbox) -> None:
+    """Raises LocalError if this node builds other items of a dataset than `sapo_node.tasks.items` knows.
+
+    It looks at tasks without a configuration, since the hashes are those of the default configurations.
+    """
+    known = known_hashes()
+    for dataset in sorted({task.dataset for task in manifest.tasks if not task.config} & known.keys()):
+        built = await sandbox.score([ScoreRequest(dataset, {}, seed, ()) for seed in SEEDS[:_COMPARED]])
+        if [each and item_hash(each.digest) for each in built] != known[dataset][:_COMPARED]:
+            raise LocalError(
+                f"reasoning-gym {sandbox.reasoning_gym} here builds other items of {dataset} than its peers do; run: "
+                f"pip install --force-reinstall reasoning-gym=={sandbox.reasoning_gym}"
+            )
 
 
 async def build_examples(manifest: Manifest, scorer: Scorer, count: int) -> Examples:

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from sapo_node.tasks import DATASETS
+from sapo_node.verification import catalogue
 from sapo_node.verification.catalogue import require_catalogue
 from sapo_node.verification.sandbox import sandbox as sandbox_module
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
@@ -14,6 +16,27 @@ INTEROP, STARTER = load_manifest("interop"), load_manifest("starter")
 async def test_every_shipped_swarm_can_be_joined(sandbox):
     for name in shipped_manifests():
         await require_catalogue(load_manifest(name), sandbox)
+
+
+def swarm_of(*datasets):
+    """A swarm of datasets with their default configuration."""
+    return replace(STARTER, tasks=tuple(replace(STARTER.tasks[0], dataset=each, config={}) for each in datasets))
+
+
+[ARC] = swarm_of("arc_agi").tasks
+
+
+async def test_datasets_that_import_modules_for_their_items_can_be_built_in_the_sandbox(sandbox):
+    await require_catalogue(swarm_of("needle_haystack", "simple_equations", "coin_flip", "pool_matrix"), sandbox)
+
+
+async def test_a_dataset_that_reads_a_file_can_be_built_with_another_configuration_in_the_sandbox(sandbox):
+    await require_catalogue(replace(STARTER, tasks=(replace(ARC, config={"shuffle_example_order": False}),)), sandbox)
+
+
+@pytest.mark.slow
+async def test_a_swarm_of_all_datasets_can_be_joined(sandbox):
+    await require_catalogue(swarm_of(*DATASETS), sandbox)
 
 
 async def test_a_swarm_without_a_version_of_reasoning_gym_may_have_no_dataset_of_it(sandbox):
@@ -39,6 +62,13 @@ async def test_a_swarm_with_a_task_of_two_turns_is_refused(sandbox):
     talk = replace(STARTER, tasks=(*STARTER.tasks, replace(STARTER.tasks[0], turns=2)))
     with pytest.raises(LocalError, match="swarm 'starter' has a task of 2 turns, and this version plays"):
         await require_catalogue(talk, sandbox)
+
+
+async def test_a_library_that_builds_other_items_is_refused(sandbox, monkeypatch):
+    await require_catalogue(swarm_of("lcm"), sandbox)
+    monkeypatch.setattr(catalogue, "known_hashes", lambda: {"lcm": ["00000000"] * 16})
+    with pytest.raises(LocalError, match="builds other items of lcm than its peers"):
+        await require_catalogue(swarm_of("lcm"), sandbox)
 
 
 async def test_a_task_that_takes_too_long_is_named_and_not_the_first_one(sandbox, monkeypatch):
