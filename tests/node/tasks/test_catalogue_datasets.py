@@ -4,6 +4,7 @@ A new dataset is in these tests as soon as it is in DATASETS. It may need a row 
 """
 
 import functools
+import itertools
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from sapo_node.tasks import DATASETS, Task, build_task, score
+from sapo_node.tasks import DATASETS, Task, build_task, score, task_digest
 from sapo_node.tasks.datasets import scorer_of
+from sapo_node.tasks.items import SEEDS, item_hash, known_hashes
 from sapo_node.tasks.score import MAX_ANSWER
 
 WRAPPERS_ARE_TAKEN_OFF = False
@@ -27,7 +29,7 @@ Form = Callable[[str], str]
 
 @functools.cache
 def items(dataset: str, count: int) -> list[Task]:
-    return [build_task(dataset, {}, 1_000_003 * number) for number in range(count)]
+    return [build_task(dataset, {}, SEEDS[1] * number) for number in range(count)]
 
 
 def level(task: Task, answer: str) -> int:
@@ -291,6 +293,7 @@ FLOODS = [
     ),
     *("¬", "∨", "(a", "{1: ", "1e9,", "=", "= ", "x = ", "°", "%", "\u2007", "²"),  # noqa: RUF001
 ]
+OPENINGS = ("x = ", "[", "[[", "\\frac{", "0x", "-", "2^")
 
 
 def last_changed(answer: str) -> str:
@@ -370,15 +373,22 @@ def test_an_answer_that_differs_in_one_sign_never_earns_all_levels(dataset: str,
     assert earning == []
 
 
+@by_day_and_night(day=3, night=len(SEEDS))
+def test_the_items_are_those_whose_hashes_nodes_compare(dataset: str, count: int) -> None:
+    """After a change of a dataset or its defaults, `python -m research.datasets NAME` writes the new hashes."""
+    hashes = [item_hash(task_digest(task.prompt, task.answer)) for task in items(dataset, count)]
+    assert known_hashes()[dataset][:count] == hashes
+
+
 @by_day_and_night(day=1, night=5)
 def test_no_scorer_takes_ten_milliseconds_for_a_flood(dataset: str, count: int) -> None:
     """The scorer itself is called, since a long text is refused for most references before."""
     slow = []
     for task in items(dataset, count):
-        for flood in FLOODS:
-            text = (flood * MAX_ANSWER)[:MAX_ANSWER]
-            if min(_seconds(task, text) for _ in range(3)) > 0.01:
-                slow.append(flood)
+        for opening, flood in [*(("", flood) for flood in FLOODS), *itertools.product(OPENINGS, ("9", "1 ", "a"))]:
+            text = (opening + flood * MAX_ANSWER)[: MAX_ANSWER - 1] + "!"
+            if all(_seconds(task, text) > 0.01 for _ in range(3)):
+                slow.append(opening + flood)
     assert slow == []
 
 

@@ -1,0 +1,1 @@
+"""Measures every dataset of the catalogue, and writes the page that lists them."""
