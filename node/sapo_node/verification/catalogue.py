@@ -13,7 +13,7 @@ from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples, task_name
 from sapo_node.tasks import SCORER_VERSION, interop, plugins
 from sapo_node.tasks.items import SEEDS, item_hash, known_hashes
 from sapo_node.tasks.task import FIRST_EXAMPLE_SEED
-from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
+from sapo_node.verification.sandbox.requests import MAX_BATCH, Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import LocalError, Manifest
@@ -92,13 +92,17 @@ async def _require_items(manifest: Manifest, sandbox: Sandbox) -> None:
     It looks at tasks without a configuration, since the hashes are those of the default configurations.
     """
     known = known_hashes()
-    for dataset in sorted({task.dataset for task in manifest.tasks if not task.config} & known.keys()):
-        built = await sandbox.score([ScoreRequest(dataset, {}, seed, ()) for seed in SEEDS[:_COMPARED]])
-        if [each and item_hash(each.digest) for each in built] != known[dataset][:_COMPARED]:
-            raise LocalError(
-                f"reasoning-gym {sandbox.reasoning_gym} here builds other items of {dataset} than its peers do; run: "
-                f"pip install --force-reinstall reasoning-gym=={sandbox.reasoning_gym}"
-            )
+    datasets = sorted({task.dataset for task in manifest.tasks if not task.config} & known.keys())
+    requests = [ScoreRequest(dataset, {}, seed, ()) for dataset in datasets for seed in SEEDS[:_COMPARED]]
+    expected = [item for dataset in datasets for item in known[dataset][:_COMPARED]]
+    for first in range(0, len(requests), MAX_BATCH):
+        batch = requests[first : first + MAX_BATCH]
+        for request, built, item in zip(batch, await sandbox.score(batch), expected[first:], strict=False):
+            if built is None or item_hash(built.digest) != item:
+                raise LocalError(
+                    f"reasoning-gym {sandbox.reasoning_gym} here builds other items of {request.dataset} than its "
+                    f"peers do; run: pip install --force-reinstall reasoning-gym=={sandbox.reasoning_gym}"
+                )
 
 
 async def build_examples(manifest: Manifest, scorer: Scorer, count: int) -> Examples:
