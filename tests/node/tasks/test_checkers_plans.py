@@ -157,8 +157,8 @@ def test_a_sokoban_earns_its_boxes_on_goals(answer: str, share: Fraction) -> Non
 
 @pytest.mark.parametrize(
     "answer",
-    ["RRR", "RLDRRR", "U", "LRLDRR", "RLDRRX", "RLDRRL"],
-    ids=["two steps", "into a wall", "up", "left", "another letter", "after the end"],
+    ["RRR", "RLDRRR", "UDRLDRR", "LRLDRR", "RLDRRX", "RLDRRL"],
+    ids=["two steps", "into a wall", "through a wall", "left", "another letter", "after the end"],
 )
 def test_a_move_that_is_not_allowed_refuses_a_sokoban(answer: str) -> None:
     assert share_of_boxes(SOKOBAN, answer) == 0
