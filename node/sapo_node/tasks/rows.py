@@ -141,8 +141,13 @@ class Split:
 
     def draw(self, file: str, seed: int) -> int:
         """Return the number of the row that a seed draws from the file with this SHA-256 (hexadecimal)."""
-        rows = self.assigned if seed < ASSIGNED_SEEDS else self.held_out if seed < FIRST_EXAMPLE_SEED else self.examples
+        rows = self._rows_for(seed)
         return rows[_number(ROW_DOMAIN, file, seed) % len(rows)]
+
+    def _rows_for(self, seed: int) -> Sequence[int]:
+        if seed < ASSIGNED_SEEDS:
+            return self.assigned
+        return self.held_out if seed < FIRST_EXAMPLE_SEED else self.examples
 
 
 def split_mark(prompt: str) -> int:

@@ -122,7 +122,7 @@ def test_about_one_row_of_sixteen_is_not_assigned():
 def test_a_small_file_has_rows_of_each_kind_whatever_its_prompts(marks):
     found = split_of(marks)
     assert all((found.assigned, found.held_out, found.examples))
-    assert len({*found.assigned, *found.held_out, *found.examples}) == len(marks)
+    assert sorted([*found.assigned, *found.held_out, *found.examples]) == list(range(len(marks)))
 
 
 def test_a_held_out_row_stays_held_out_when_the_file_gets_more_rows():
