@@ -15,6 +15,7 @@ from sapo_node.verification.sandbox.requests import (
     MAX_PROMPT,
     MAX_REPLY,
     MalformedReplyError,
+    ScoreRequest,
     decode_results,
     read_results,
 )
@@ -22,16 +23,18 @@ from sapo_protocol import LocalError, RemoteError, decode_body, decode_manifest,
 from sapo_protocol.cbor import decode, encode
 from sapo_protocol.limits import MAX_MANIFEST_BYTES
 
+EMPTY = ScoreRequest("chain_sum", {}, 1, ())
+
 
 def test_a_question_that_is_no_unicode_text_is_malformed():
     with pytest.raises(MalformedReplyError):
-        decode_results([["\ud800", "0" * 64, ""]], [0])
+        decode_results([["\ud800", "0" * 64, "", ""]], [EMPTY])
 
 
 def test_what_the_zygote_takes_from_a_child_fits_into_its_reply():
     longest = ["\U0001f600" * MAX_PROMPT, "0" * 64, "", "\U0001f600" * MAX_EXAMPLE]
     line = json.dumps(longest, ensure_ascii=False).encode() + b"\n"
-    results = list(read_results([line] * MAX_BATCH, [0] * MAX_BATCH))
+    results = list(read_results([line] * MAX_BATCH, [EMPTY] * MAX_BATCH))
     null = os.open(os.devnull, os.O_WRONLY)
     try:
         write_frame(null, {"results": results}, MAX_REPLY)

@@ -39,7 +39,7 @@ async def test_the_sandbox_scores_rows_as_this_process_does(swarm, rows, tmp_pat
     ]
     results = await sandbox.score(batch)
     assert results == await OpenScorer(rows).score(batch)
-    assert all(result.rewards == (True, False) and result.example for result in results)
+    assert all(result.levels == (1, 0) and result.example for result in results)
     assert not sandbox.failures
 
 
@@ -79,4 +79,4 @@ async def test_an_evaluation_asks_each_held_out_row_once(swarm, rows, rng):
     scorer = KnowingScorer(oracle.answers, rows)
     found = await measure(swarm, oracle, scorer, prompts=64, samples=1, max_tokens=9, examples=NO_EXAMPLES)
     for spec in swarm.tasks:
-        assert len(found.right[spec.dataset]) == len(rows[spec.dataset].split.held_out)
+        assert len(found.levels[spec.dataset]) == len(rows[spec.dataset].split.held_out)

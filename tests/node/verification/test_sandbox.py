@@ -369,7 +369,7 @@ def test_any_json_is_either_results_or_malformed(value: list[object]) -> None:
 
 
 def test_a_result_of_the_right_shape_is_taken() -> None:
-    results = decode_results([["q", DIGEST, "0001", ""], "no such task", ["died"]], [2, 5, 1])
+    results = decode_results([["q", DIGEST, "0001", ""], "no such task", ["died"]], [TWO, TWO, TWO])
     assert results == [
         Scored("q", b"\xab" * 32, (0, 1)),
         Failed("task", "no such task"),

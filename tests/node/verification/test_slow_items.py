@@ -1,4 +1,4 @@
-"""A slow item loses itself: the other items of its batch keep their rewards, and a batch has a bounded total."""
+"""A slow item loses itself: the other items of its batch keep their levels, and a batch has a bounded total."""
 
 import os
 import sys
@@ -83,7 +83,7 @@ async def results_of(batches):
             start = seconds_of_children(zygote)
             results = await sandbox.score(items)
             lost = [seed for seed, result in enumerate(results) if result is None]
-            assert all(result.rewards == (True,) for result in results if result)
+            assert all(result.levels == (1,) for result in results if result)
             found[name] = lost, dict(sandbox.failures), seconds_of_children(zygote) - start
         assert sandbox.restarts == 0
         nursery.cancel_scope.cancel()
