@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from sapo_node.cli.main import main
-from sapo_node.cli.tasks.check import _of_other, _survey, judge, other_pythons
+from sapo_node.cli.tasks.check import _of_other, _same, _survey, judge, other_pythons
 from sapo_node.cli.tasks.chosen import Chosen, chosen, parse_config
 from sapo_node.cli.tasks.survey import Item, Survey, survey
 from sapo_protocol import LocalError, load_manifest, render_manifest
@@ -188,8 +188,8 @@ def test_an_item_that_depends_on_the_hash_seed_is_found(module):
     file = module("def item(config, seed): return ' '.join({'a', 'b', 'c', 'd', str(seed)}), str(seed)")
     with chosen(str(file), None, None, None) as task:
         one, same, other = (trio.run(partial(_survey, task, [*range(20)], hash_seed=each)) for each in "112")
-    assert one.items == same.items
-    assert one.items != other.items
+    assert _same("again", one, same, "").outcome == "passed"
+    assert _same("again", one, other, "").outcome == "failed"
 
 
 def test_a_sound_module_passes_all_checks_also_confined(run_here, module, monkeypatch, tmp_path):
