@@ -186,7 +186,8 @@ def _constants(survey: Survey, items: int, levels: int) -> Finding:
         "constant answers",
         told if share > MOST_FOR_A_CONSTANT else "",
         told,
-        f"at most {MOST_FOR_A_CONSTANT}: draw the items so that no answer is frequent, or give fewer parts credit",
+        f"at most {MOST_FOR_A_CONSTANT}: draw the items so that no answer is frequent, or give fewer parts credit; "
+        f"more --items make the share more exact",
     )
 
 
