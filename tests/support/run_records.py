@@ -23,7 +23,7 @@ def record(
         "trained": {peer: {"groups": groups, "tokens": 9} for peer, groups in trained},
         "findings": findings,
         "states": states,
-        "heldout": [{"pass_at_1": reward}],
+        "heldout": [{"pass_at_1": reward, "per_task": {"sums": reward}}],
         "stored": 1,
         "refused": {},
     }

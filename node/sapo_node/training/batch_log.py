@@ -300,12 +300,9 @@ def _with_texts(database: Database, body: dict[str, Any], failures: int) -> Stor
         entry = book.by_number(database, member.number)
         if entry is None:
             raise ValueError(f"the book lacks group {member.number} of a stored batch")
-        # A replayed group has the completions above its mean alone.
-        kept = [
-            number
-            for number, advantage in enumerate(local_advantages(entry.levels))
-            if advantage > 0 or group["source"] != "replay"
-        ]
+        kept = list(range(len(entry.completions)))
+        if len(group["advantages"]) < len(kept):  # a replayed group has the completions above its mean alone
+            kept = [number for number, advantage in enumerate(local_advantages(entry.levels)) if advantage > 0]
         texts = zip(kept, group.pop("masked_spans"), strict=True)
         group["completions"] = [{**to_json(entry.completions[number]), "silent": spans} for number, spans in texts]
         group |= {"prompt": entry.prompt, "levels": to_json(entry.levels.only(kept))}

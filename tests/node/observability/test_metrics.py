@@ -60,6 +60,7 @@ def test_every_metric_is_the_figure_it_names():
         "counter": 5,
         "published": True,
         "reward": 0.25,
+        "pass_rate": 0.25,
         "local": 4,
         "informative": 2,
         "replayed": 3,

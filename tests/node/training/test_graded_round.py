@@ -11,13 +11,14 @@ from sapo_node.feed.policy import batch_of
 from sapo_node.groups.book import newest
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled, TrainRequest
-from sapo_node.groups.record import by_task
+from sapo_node.groups.record import LOCAL, by_task
 from sapo_node.observability.explain import facts_of
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import from_local
+from sapo_node.training.batch_log import BatchLog, Member, StoredBatch, from_local, stored_batch
 from sapo_node.training.evaluation import measure
 from sapo_node.training.rollout import Contribution
+from sapo_node.training.round import Replay
 from sapo_protocol import decode_header, decode_message, open_envelope, parse_envelope
 from swarm_parts import KnowingScorer
 
@@ -116,3 +117,20 @@ async def test_the_book_keeps_the_levels_and_people_see_them(played):
     assert facts["levels"] == 4
     assert [each["level"] for each in facts["completions"]] == list(LEVELS)
     assert [each["correct"] for each in facts["completions"]] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_a_stored_batch_gives_a_replayed_group_back_with_the_completions_above_its_mean(played, is_forgotten):
+    local, _ = played
+    database = Database(None, SCHEMA)
+    book = book_of(database)
+    if not is_forgotten:
+        book.enter(1, local[0])
+    replay = Replay()
+    replay.beside(local[:1])
+    [again] = replay.beside([replace(local[0], advantages=(0.0,) * 4)])
+    number = book.enter_again(2, again)
+    request = TrainRequest(2, (from_local(again, 0, source="replay"),))
+    BatchLog(database).store(StoredBatch(request, {"replay/0": Member(number, LOCAL)}))
+    assert stored_batch(database, 2).request == request
+    assert request.groups[0].levels == Levels((4, 3), 4)
