@@ -354,7 +354,7 @@ def _levels(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[in
         raise Refused("task")  # a node refuses to join such a swarm
     request = request_for(manifest, rollout, k, body)
     task = build_task(request.dataset, request.config, request.seed)
-    levels: tuple[Any, ...] = tuple(score(task, text, spec.levels) for text in request.completions)
+    levels = tuple(score(task, text, request.levels) for text in request.completions)
     scored = Scored(task.prompt, task_digest(task.prompt, task.answer), levels)
     if finding := compare(rollout.header.groups[k], scored):
         raise Refused(LAYERS.get(finding, finding))
