@@ -139,8 +139,8 @@ FAULTS = {
     "def item(config, seed): return 'x' * 40_000 + str(seed), str(seed)": {"lengths"},
     "def item(config, seed): return str(seed), f' {seed}'": {"reference"},
     "def earns(prompt, answer, given): return given == answer or given.startswith('((((')": {"hostile answers"},
-    "def item(config, seed): return str(seed), str(seed % 5)": {"constant answers"},
-    "def earns(prompt, answer, given): return True if given == answer else Fraction(1, 5)": {"constant answers"},
+    "def item(config, seed): return str(seed), str(seed % 200)": {"constant answers"},
+    "def earns(prompt, answer, given): return True if given == answer else Fraction(2, 5)": {"constant answers"},
 }
 
 
@@ -157,6 +157,17 @@ def test_a_slow_module_is_found(slow):
     of = partial(Survey, [Item(1, "00", "7", reference=1)], {"7": 0}, "")
     assert all(each.outcome == "passed" for each in judge(of(**times), 1))
     assert [each.check for each in judge(of(**times | slow), 1) if each.outcome == "failed"] == ["speed"]
+
+
+@pytest.mark.parametrize(
+    ("sum_of_levels", "outcome"), [(30, "passed"), (31, "skipped"), (44, "skipped"), (45, "failed")]
+)
+def test_a_constant_answer_fails_a_check_of_100_items_beyond_two_standard_errors(sum_of_levels, outcome):
+    items = [Item(seed, f"{seed}", "7", reference=2) for seed in range(100)]
+    (found,) = (
+        each for each in judge(Survey(items, {"7": sum_of_levels}, "", [1.0], [1.0]), 2) if "constant" in each.check
+    )
+    assert found.outcome == outcome
 
 
 def test_the_order_of_the_items_changes_nothing_in_a_survey_of_shares(module):

@@ -5,6 +5,7 @@ seeds, in two orders, and of the other Pythons of this machine. The sandbox then
 """
 
 import json
+import math
 import os
 import random
 import shutil
@@ -182,12 +183,14 @@ def _constants(survey: Survey, items: int, levels: int) -> Finding:
     best = max(survey.constants, key=lambda answer: survey.constants[answer])
     share = survey.constants[best] / (items * levels)
     told = f"the best, {excerpt(best, 40)!r}, earns {share:.2f} of an item on average"
+    most = MOST_FOR_A_CONSTANT
+    if most < share <= most + 2 * math.sqrt(most * (1 - most) / items):  # two standard errors
+        return Finding("constant answers", Outcome.SKIPPED, f"{told}: too few items to tell", "give more --items")
     return _finding(
         "constant answers",
-        told if share > MOST_FOR_A_CONSTANT else "",
+        told if share > most else "",
         told,
-        f"at most {MOST_FOR_A_CONSTANT}: draw the items so that no answer is frequent, or give fewer parts credit; "
-        f"more --items make the share more exact",
+        f"at most {most}: draw the items so that no answer is frequent, or give fewer parts credit",
     )
 
 
