@@ -24,8 +24,10 @@ from sapo_adversary.simulator.member import Member, Progress, Shared, members_of
 from sapo_adversary.simulator.memo import memoised
 from sapo_adversary.simulator.oracle import HONEST, Audit
 from sapo_adversary.simulator.simulation import Simulation
+from sapo_node.app.config import load_config
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
+from sapo_node.storage.row_files import open_rows
 from sapo_protocol import Manifest, load_manifest
 
 FIRST_EPOCH = 10
@@ -47,7 +49,7 @@ def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progr
 async def _play_all(
     simulation: Simulation, manifest: Manifest, undefended: Undefended, *, policies: Path, progress: Progress
 ) -> list[Member]:
-    scorer = undefended.scorer()
+    scorer = undefended.scorer(open_rows(manifest.tasks, load_config(None).task_files))
     hub = hub_of(simulation)
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
     identities = identities_of(simulation)
