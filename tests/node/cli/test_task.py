@@ -9,9 +9,10 @@ import pytest
 import trio
 
 from sapo_node.cli.main import main
-from sapo_node.cli.tasks.check import _of_other, _same, _survey, judge, other_pythons
+from sapo_node.cli.tasks.check import _of_other, _same, _survey, as_known, judge, other_pythons
 from sapo_node.cli.tasks.chosen import Chosen, chosen, parse_config
 from sapo_node.cli.tasks.survey import Item, Survey, survey
+from sapo_node.tasks.items import known_hashes
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
 GOOD = """
@@ -176,6 +177,12 @@ def test_the_order_of_the_items_changes_nothing_in_a_survey_of_shares(module):
         one, other = (survey(task.dataset, {}, seeds, 3) for seeds in (range(30), range(29, -1, -1)))
     assert (one.items, one.constants) == (other.items, other.constants)
     assert any(item.hostile for item in one.items)
+
+
+@pytest.mark.parametrize(("changed", "outcome"), [({}, "passed"), ({3: "00000000"}, "failed")])
+def test_other_items_of_reasoning_gym_are_found_by_the_known_hashes(changed, outcome):
+    known = [changed.get(number, each) for number, each in enumerate(known_hashes()["chain_sum"])]
+    assert as_known("chain_sum", known).outcome == outcome
 
 
 def test_an_endless_answer_is_a_fault_of_its_item(module, monkeypatch):

@@ -163,6 +163,7 @@ def check(
     reference          the reference answer earns the highest level
     hostile answers    code, foreign digits and floods of one sign earn nothing
     constant answers   no answer earns more than .15 without reading the prompt
+    catalogue          a data set of reasoning-gym has the items that are known
     again, in reverse order, python3.12 ...
                        items and rewards are the same with another hash seed,
                        in another order, and with each other Python on this

@@ -19,6 +19,8 @@ import trio
 
 from sapo_node.cli.tasks.chosen import Chosen
 from sapo_node.cli.tasks.survey import Item, Survey
+from sapo_node.tasks import build_task, task_digest
+from sapo_node.tasks.items import SEEDS, item_hash, known_hashes
 from sapo_node.tasks.score import MAX_ANSWER
 from sapo_node.verification.sandbox.requests import MAX_BATCH, MAX_EXAMPLE, MAX_PROMPT, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
@@ -75,6 +77,8 @@ async def check(task: Chosen, items: int, tell: Callable[[str], None]) -> AsyncG
         yield finding
     if all(item.fault for item in first.items):
         return
+    if known := known_hashes().get(task.dataset):
+        yield as_known(task.dataset, known)
     for hash_seed, name, order in ((_HASH_SEEDS[1], "again", seeds), (_HASH_SEEDS[2], "in reverse order", seeds[::-1])):
         tell(f"building them {name} with hash seed {hash_seed}")
         yield _same(name, first, await _survey(task, order, hash_seed=hash_seed), _STATE_ADVICE)
@@ -86,6 +90,19 @@ async def check(task: Chosen, items: int, tell: Callable[[str], None]) -> AsyncG
         yield await _of_other(python, task, seeds, first)
     tell("scoring some of them in the sandbox")
     yield await _in_sandbox(task, first)
+
+
+def as_known(dataset: str, known: Sequence[str]) -> Finding:
+    """Compare the first items of a dataset of reasoning-gym with the hashes of the catalogue."""
+    tasks = (build_task(dataset, {}, seed) for seed in SEEDS)
+    built = [item_hash(task_digest(task.prompt, task.answer)) for task in tasks]
+    differing = sum(ours != theirs for ours, theirs in zip(built, known, strict=True))
+    return _finding(
+        "catalogue",
+        f"{differing} of {len(known)} items with the default configuration have other hashes" if differing else "",
+        f"{len(known)} items with the default configuration have the known hashes",
+        "install the version of reasoning-gym that the extra `node` of sapo-node pins",
+    )
 
 
 _STATE_ADVICE = (
