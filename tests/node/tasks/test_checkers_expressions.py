@@ -61,6 +61,12 @@ def test_an_expression_that_breaks_one_rule_is_incorrect(answer: str) -> None:
     assert not is_countdown(COUNTDOWN, answer)
 
 
+def test_a_blank_inside_a_number_refuses_an_expression() -> None:
+    task = puzzle("", numbers=[12, 8], target=20)
+    assert is_countdown(task, "12 + 8")
+    assert not is_countdown(task, "1 2 + 8")
+
+
 def test_the_numbers_of_a_sum_may_stand_in_any_order() -> None:
     task = puzzle("", numbers=[3, 41, 7, 60], target=111)
     assert all(is_countdown(task, " + ".join(order)) for order in itertools.permutations(["3", "41", "7", "60"]))

@@ -50,7 +50,7 @@ Monomial = tuple[tuple[str, int], ...]
 def polynomial(text: str) -> Mapping[Monomial, Fraction] | None:
     """Return the coefficient of each monomial of an expanded sum; None if the text is none.
 
-    A monomial may appear once, and so may each letter in it: 2*x + 3*x, x*x and (x + 1)*(x - 1) are not expanded.
+    A monomial may appear once. A product is none: not (x + 1)*(x - 1), and x*x is another monomial than x**2.
     """
     text, position = _plain(text), 0
     found: dict[Monomial, Fraction] = {}
@@ -72,7 +72,7 @@ def _monomial(match: re.Match[str]) -> tuple[Monomial, Fraction] | None:
         return None
     coefficient = _coefficient(number.strip("()")) if number else Fraction(1)
     powers = [(found[1], int(found[2] or 1)) for found in _LETTER.finditer(letters)]
-    if coefficient is None or len({letter for letter, _ in powers}) < len(powers):
+    if coefficient is None:
         return None
     monomial = tuple(sorted((letter, power) for letter, power in powers if power))
     return monomial, (-coefficient if match["sign"] == "-" else coefficient) / divisor
