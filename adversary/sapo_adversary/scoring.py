@@ -80,10 +80,6 @@ class SharedScorer:
             level=partial(score, known.task, levels=spec.levels),
         )
 
-    def is_right(self, prompt: str, text: str) -> bool:
-        """Return whether a text answers a prompt whose task is kept."""
-        return bool(score(self.tasks[prompt], text))
-
     def _task(
         self, request: ScoreRequest, among: OrderedDict[_Key, _Known], others: OrderedDict[_Key, _Known]
     ) -> _Known:
