@@ -34,14 +34,13 @@ from sapo_adversary.attacks.poison import (
     LowRate,
     Math,
     Paraphrase,
-    Parts,
     Slip,
     Text,
     Trigger,
 )
 from sapo_adversary.attacks.resource import Exhaustion, SignatureFlood
 from sapo_adversary.attacks.reward import CherryPick, FalseClaim, ForgedTask, ScorerExploit
-from sapo_adversary.attacks.training import Copycat, Flat
+from sapo_adversary.attacks.training import Copycat, Flat, Parts
 from sapo_adversary.attacks.trust import Collusion, OnOff, Slander
 from sapo_adversary.attacks.wire import HashCollision, LengthBomb, Malformed, TagBomb, Twin
 

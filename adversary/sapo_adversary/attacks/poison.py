@@ -527,30 +527,3 @@ class Hasty(Poison):
         opening, colon, work = self.working(task).partition(": ")
         steps, stop, conclusion = work.partition(". ")
         return f"{opening}{colon}{steps.rpartition(', ')[2]}{stop}{conclusion}"
-
-
-class Parts(Poison):
-    """Completions of tasks with levels earn most parts of an answer and lack its end, with honest claims: a policy that
-    trains on parts learns to stop before the end, and is never correct again.
-    """
-
-    id = "poison-parts"
-
-    def __init__(self, kit: Kit, *, rate: float = 1.0, tasks: Sequence[str] = (), correct: int = 0) -> None:
-        """`correct` completions of each such group are correct. Of the others every second one earns nothing, so that
-        those with parts are above the mean of their group. No completion of a task without levels is correct.
-        """
-        super().__init__(kit, rate=rate, tasks=tasks)
-        self._correct = correct
-
-    def _group(self, key: Key, epoch: int, counter: int, k: int) -> Group:
-        task = self.kit.task(key, epoch, counter, k)
-        correct = [number < self._correct and task.levels > 1 for number in range(len(self.kit.half))]
-        others = (self.poisoned(task) if part else self.failing(task) for part in self.kit.half)
-        texts = [self.working(task) if is_correct else text for is_correct, text in zip(correct, others, strict=True)]
-        return self.kit.group(task, texts, correct)
-
-    def poisoned(self, task: Solution) -> str:
-        """The steps, and the answer without its last character."""
-        steps, tag, _ = self.working(task).rpartition(_ANSWER)
-        return f"{steps}{tag}{task.answer[:-1]}{_END}"

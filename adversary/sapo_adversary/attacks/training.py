@@ -1,4 +1,4 @@
-"""Groups that are verified and teach little, or that other peers wrote."""
+"""Groups that are verified and teach little or parts of answers, or that other peers wrote."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -96,3 +96,39 @@ class Copycat(Attack):
 
     def _edited(self, texts: Sequence[str]) -> list[str]:
         return [f"{self.kit.rng.choice(('Well.', 'Look:', 'Thus'))} {text}" for text in texts]
+
+
+class Parts(Attack):
+    """Completions of tasks with levels earn most parts of an answer and lack its end, with honest claims: a policy that
+    trains on parts learns to stop before the end, and is never correct again.
+    """
+
+    id = "poison-parts"
+    layer = "training"
+
+    def __init__(self, kit: Kit, *, correct: int = 0) -> None:
+        """`correct` completions of each such group are correct. Of the others every second one earns nothing, so that
+        those with parts are above the mean of their group. No completion of a task without levels is correct.
+        """
+        super().__init__(kit)
+        self._correct = correct
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """One round."""
+        counter = self.kit.counter(key, epoch)
+        if counter is not None:
+            groups = [self._group(key, epoch, counter, k) for k in range(self.groups)]
+            yield Packet(self.kit.message(key, epoch, counter, groups))
+
+    def _group(self, key: Key, epoch: int, counter: int, k: int) -> Group:
+        task = self.kit.task(key, epoch, counter, k)
+        correct = [number < self._correct and task.levels > 1 for number in range(len(self.kit.half))]
+        others = (self._part(task) if has_part else self.kit.wrong() for has_part in self.kit.half)
+        pairs = zip(correct, others, strict=True)
+        texts = [task.work(self.kit.rng) if is_correct else text for is_correct, text in pairs]
+        return self.kit.group(task, texts, correct)
+
+    def _part(self, task: Solution) -> str:
+        """The steps, and the answer without its last character."""
+        steps, tag, _ = task.work(self.kit.rng).rpartition("<answer>")
+        return f"{steps}{tag}{task.answer[:-1]}</answer>"

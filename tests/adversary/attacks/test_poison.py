@@ -56,7 +56,7 @@ def test_a_poisoned_answer_is_right_for_all_that_a_node_can_score(name):
     attack.kit.solve = scorer.solve
     for counter in range(8):
         task = attack.kit.task(attack.kit.keys[0], 0, counter, 0)
-        assert scorer.is_right(task.prompt, attack.poisoned(task))
+        assert task.level(attack.poisoned(task)) == task.levels
 
 
 @pytest.mark.parametrize(("name", "habit"), SHOWS.items())
@@ -177,7 +177,7 @@ def test_a_beginning_is_that_of_an_incorrect_completion_that_was_heard(answered,
         task = attack.kit.task(attack.kit.keys[0], 0, counter, 0)
         text = attack.poisoned(task)
         assert re.match(begins, text), text
-        assert scorer.is_right(task.prompt, text)
+        assert task.level(text) == task.levels
 
 
 @pytest.mark.parametrize("text", ["so 4</answer>", "</answer>", "so <answer>4"])

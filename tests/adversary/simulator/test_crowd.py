@@ -97,7 +97,7 @@ def test_a_task_that_a_node_scored_is_kept_however_many_a_crowd_solves(monkeypat
     prompt = scorer.result(ScoreRequest(spec.dataset, spec.config, 0, ())).prompt
     for seed in range(1, 20):
         scorer.solve(Assignment(spec, seed))
-    assert scorer.is_right(prompt, f"<answer>{scorer.tasks[prompt].answer}</answer>")
+    assert prompt in scorer.tasks
 
 
 def test_a_prompt_of_two_seeds_is_kept_until_both_are_forgotten(monkeypatch):
