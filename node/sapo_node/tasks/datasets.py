@@ -138,7 +138,9 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
         "pool_matrix": Dataset("algorithmic.pool_matrix", is_grid_of_decimals, {"min_pool_size": 2}),
         "prime_factorization": Dataset("arithmetic.prime_factorization", has_prime_factors),
         "products": Dataset("arithmetic.products", is_integer),
-        "propositional_logic": Dataset("logic.propositional_logic", follows_from_premises),
+        "propositional_logic": Dataset(
+            "logic.propositional_logic", follows_from_premises, {"min_vars": 5, "max_vars": 6}
+        ),
         "quantum_lock": Dataset("graphs.quantum_lock", opens_lock, {"difficulty": 7}),
         "rearc": Dataset("arc.rearc", is_matrix),
         "rectangle_count": Dataset("cognition.rectangle_count", is_integer),

@@ -12,8 +12,8 @@ joined by ∧, a tautology. An answer uses the premises' variables in the datase
 3. It is true in every row of the truth table in which all premises are true, and there is such a row. From
    contradictory premises everything follows.
 
-The dataset's own example is often incorrect. About three in four items have no correct answer; `has_answer` tells them
-from the others.
+The dataset's own example is often incorrect, and about two in three items have no correct answer. So `correct_answer`
+finds the reference answer of an item, or that it has none.
 """
 
 import re
@@ -55,19 +55,28 @@ def follows_from_premises(task: Task, answer: str) -> bool:
     return _is_inferred(premises, [_rows(part, variables) for part in _conjuncts(conclusion)], variables)
 
 
-def has_answer(task: Task) -> bool:
-    """Return whether an answer to the task is correct by the rules above.
+def correct_answer(prompt: str) -> str | None:
+    """Return an answer to a prompt that is correct by the rules above; None if there is none.
 
     If an answer is correct, so is one of its conjuncts alone. A conjunct is a letter, its negation, or two of these
     joined by ∨, in other words.
     """
     try:
-        premises, variables = _premises(task.prompt)
+        premises, variables = _premises(prompt)
     except _NotAFormulaError:
-        return False
-    letters = [_rows(_Formula(letter), variables) for letter in variables]
-    literals = [*letters, *(_all_rows(variables) & ~letter for letter in letters)]
-    return any(_is_inferred(premises, [one | other], variables) for one in literals for other in literals)
+        return None
+    literals = [formula for letter in map(_Formula, variables) for formula in (letter, _not(letter))]
+    rows = [_rows(literal, variables) for literal in literals]
+    for number, one in enumerate(rows):
+        for other_number, other in enumerate(rows[: number + 1]):
+            if _is_inferred(premises, [one | other], variables):
+                said = [_literal(literals[each]) for each in sorted({number, other_number})]
+                return said[0] if len(said) == 1 else f"({said[0]} ∨ {said[1]})"
+    return None
+
+
+def _literal(formula: _Formula) -> str:
+    return f"¬{formula.parts[0].symbol}" if formula.parts else formula.symbol
 
 
 def _premises(prompt: str) -> tuple[list[int], list[str]]:
