@@ -44,7 +44,6 @@ HEADER_FIELDS: Mapping[Path, type | None] = {
     ("groups", 0): None,
     ("groups", 0, "body"): None,
     ("groups", 0, "claims"): None,
-    ("groups", 0, "claims", 0): bool,
     ("groups", 0, "digest"): None,
     ("x",): dict,
 }
@@ -52,7 +51,8 @@ HEADER_FIELDS: Mapping[Path, type | None] = {
 BODY_FIELDS: Mapping[Path, type | None] = {
     ("completions",): None,
     ("completions", 0): None,
-    ("completions", 0, "text"): str,
+    ("completions", 0, "turns"): None,
+    ("completions", 0, "turns", 0): str,
     ("completions", 0, "finish"): None,
     ("model",): str,
     ("x",): dict,
@@ -130,11 +130,12 @@ def _headers(completions: int) -> Iterator[Case]:
     for path, name, value in _spoilt(HEADER_FIELDS):
         yield Case(f"header: {name}", reason, partial(with_header, path=path, value=value))
     more: Sequence[tuple[str, Path, Any]] = (
-        ("seventeen groups", ("groups",), [{"body": b"", "claims": [], "digest": b""}] * 17),
+        ("seventeen groups", ("groups",), [{"body": b"", "claims": b"", "digest": b""}] * 17),
         ("a key too many", ("y",), 0),
         ("a key too many in a group", ("groups", 0, "y"), 0),
-        ("a claim too few", ("groups", 0, "claims"), [True] * (completions - 1)),
-        ("a claim too many", ("groups", 0, "claims"), [True] * (completions + 1)),
+        ("a claim too few", ("groups", 0, "claims"), bytes(completions - 1)),
+        ("a claim too many", ("groups", 0, "claims"), bytes(completions + 1)),
+        ("claims as a list of levels", ("groups", 0, "claims"), [1] * completions),
         ("a digest of 31 bytes", ("groups", 0, "digest"), bytes(31)),
         ("a hash of 33 bytes", ("groups", 0, "body"), bytes(33)),
         ("a counter past the last", ("counter",), 2**63),
@@ -174,7 +175,8 @@ def _bad_bodies(longest: int) -> Iterator[Case]:
         ("a key too many", ("y",), 0),
         ("a key too many in a completion", ("completions", 0, "y"), 0),
         ("a label too long", ("model",), "m" * 65),
-        ("a completion too long", ("completions", 0, "text"), "t" * (longest + 1)),
+        ("a completion too long", ("completions", 0, "turns", 0), "t" * (longest + 1)),
+        ("a turn too many", ("completions", 0, "turns"), ["so", "on"]),
         ("x of a byte too many", ("x",), {"a": bytes(252)}),
     )
     for name, path, value in more:
@@ -224,7 +226,7 @@ def _unusual(completions: int, longest: int) -> Iterator[Case]:
         "t" * 256,
     )
     for number, text in enumerate((*texts, "t" * longest, "\u00e9" * (longest // 2))):
-        yield Case(f"text {number}", "", partial(with_body, path=("completions", 0, "text"), value=text))
+        yield Case(f"text {number}", "", partial(with_body, path=("completions", 0, "turns", 0), value=text))
     for label in ("m", "m" * 64, "\u00e9" * 32):
         yield Case(f"label of {len(label)}", "", partial(with_body, path=("model",), value=label))
     yield Case("cut off", "", partial(with_body, path=("completions", 0, "finish"), value="length"))

@@ -145,5 +145,5 @@ def badly_said(draft: Draft, where: str, content: str) -> bytes:
     if where == "header":
         payload = dumps(_put(draft.header, ("x",), {"a": mark}))
         return draft.of_payload(payload.replace(mark.encode(), bad * 2))
-    body = dumps(_put(draft.body, ("completions", 0, "text"), mark))
+    body = dumps(_put(draft.body, ("completions", 0, "turns", 0), mark))
     return draft.of_body(body.replace(mark.encode(), bad * 2))
