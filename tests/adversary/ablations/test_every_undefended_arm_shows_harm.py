@@ -419,7 +419,9 @@ async def sender_is_heard_without_end(undefended):
 
 def group(peer, counter, *, length=50):
     completions = tuple(Sampled("x" * length, "stop") for _ in range(8))
-    return VerifiedGroup(peer, 10, counter, 0, "products", "?", completions, tuple(n < 4 for n in range(8)))
+    return VerifiedGroup(
+        peer, 10, counter, 0, "products", "?", completions, Levels(tuple(int(n < 4) for n in range(8)))
+    )
 
 
 def drawn(undefended, book, groups, count):

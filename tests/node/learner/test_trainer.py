@@ -394,7 +394,9 @@ def test_the_report_says_how_much_came_from_others(trainer):
 
 def again(group):
     """The correct completions of a group, as a later round replays them."""
-    return replace(group, source="replay", id="again", completions=group.completions[:1], advantages=(1.5,), levels=None)
+    return replace(
+        group, source="replay", id="again", completions=group.completions[:1], advantages=(1.5,), levels=None
+    )
 
 
 def test_a_replayed_completion_becomes_likelier_and_counts_as_a_local_one(trainer):
