@@ -18,11 +18,7 @@ from sapo_node.tasks.datasets import scorer_of
 from sapo_node.tasks.items import SEEDS, item_hash, known_hashes
 from sapo_node.tasks.score import MAX_ANSWER
 
-WRAPPERS_ARE_TAKEN_OFF = False
-"""True once an answer is unwrapped before its scorer sees it."""
 LEVELS = 15
-MANY_ANSWERS = {"propositional_logic"}
-"""Datasets whose example need not be correct. They have tests of their own."""
 
 Form = Callable[[str], str]
 
@@ -72,9 +68,7 @@ WRAPPERS = {
     "text in a box": "\\boxed{\\text{ANSWER}}",
     "bold in a sentence": "The answer is **ANSWER**.",
 }
-FORMS: Mapping[str, Form] = {
-    name: pattern(text) for name, text in (PLAIN | (WRAPPERS if WRAPPERS_ARE_TAKEN_OFF else {})).items()
-}
+FORMS: Mapping[str, Form] = {name: pattern(text) for name, text in (PLAIN | WRAPPERS).items()}
 
 
 def entries(separator: str, before: str = "", behind: str = "", quote: str = "") -> Form:
@@ -328,10 +322,10 @@ def by_day_and_night(*, day: int, night: int) -> Any:
     return pytest.mark.parametrize(
         ("dataset", "count"),
         [
-            *(pytest.param(dataset, day, id=dataset) for dataset in sorted(DATASETS.keys() - MANY_ANSWERS)),
+            *(pytest.param(dataset, day, id=dataset) for dataset in sorted(DATASETS)),
             *(
                 pytest.param(dataset, night, id=f"{dataset}-many", marks=pytest.mark.slow)
-                for dataset in sorted(DATASETS.keys() - MANY_ANSWERS)
+                for dataset in sorted(DATASETS)
             ),
         ],
     )
@@ -345,12 +339,13 @@ def test_the_reference_earns_all_levels(dataset: str, count: int) -> None:
 @by_day_and_night(day=3, night=50)
 def test_an_honest_answer_earns_all_levels_in_any_form(dataset: str, count: int) -> None:
     forms = {**FORMS, **OWN_FORMS.get(dataset, {})}
-    assert len(forms) >= (20 if WRAPPERS_ARE_TAKEN_OFF else 10)
+    assert len(forms) >= 20
     refused = [
         (name, form(task.answer))
         for task in items(dataset, count)
         for name, form in forms.items()
-        if level(task, form(task.answer)) != LEVELS
+        # A period behind a reference that ends with one may be either.
+        if level(task, form(task.answer)) != LEVELS and not (task.answer.endswith(".") and name.endswith("period"))
     ]
     assert refused == []
 
