@@ -13,10 +13,22 @@ from typing import Any
 
 from research.answer_forms.right import right_forms
 from research.answer_forms.wrong import wrong_answers
-from sapo_node.tasks import DATASETS, SCORER_VERSION, Task, build_task, score
+from sapo_node.tasks import SCORER_VERSION, Task, build_task, score
 
 CONFIGS = {
-    **{dataset: {} for dataset in sorted(DATASETS)},
+    "arc_1d": {},
+    "base_conversion": {},
+    "basic_arithmetic": {},
+    "bf": {},
+    "binary_matrix": {},
+    "calendar_arithmetic": {},
+    "chain_sum": {},
+    "decimal_arithmetic": {},
+    "fraction_simplification": {},
+    "leg_counting": {},
+    "products": {},
+    "propositional_logic": {},
+    "spell_backward": {},
     "interop_largest": {"count": 3, "max": 9999},
     "interop_reverse": {"letters": 5},
     "interop_sum": {"max": 9999},

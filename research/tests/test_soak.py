@@ -181,8 +181,9 @@ def test_groups_that_a_node_took_back_are_counted_under_their_peer(tmp_path):
     folder = state_folder(member.folder, load_manifest("starter"), "peer")
     folder.path.mkdir(parents=True)
     insert = (
-        "INSERT INTO groups (peer, epoch, counter, k, envelope_id, state, why, at, dataset, prompt, rewards, needed) "
-        "VALUES (?, 1, 1, ?, '', ?, ?, 0, '', '', '[]', 0)"
+        "INSERT INTO groups "
+        "(peer, epoch, counter, k, envelope_id, state, why, at, dataset, prompt, levels, top, needed) "
+        "VALUES (?, 1, 1, ?, '', ?, ?, 0, '', '', '[]', 1, 0)"
     )
     with closing(Database(folder.database, SCHEMA)) as database:
         database.execute(insert, "attacker", 0, State.LEFT_OUT, "taken back: the local reward fell")
