@@ -26,7 +26,7 @@ from sapo_node.cli.evaluation import read_only_learner
 from sapo_node.groups.prompt import task_name
 from sapo_node.tasks import build_task
 from sapo_node.tasks.answer import answer_span, extract_answer
-from sapo_node.tasks.forms import stages
+from sapo_node.tasks.wrappers import stages
 from sapo_node.training.evaluation import heldout_request
 from sapo_node.verification.catalogue import build_examples
 from sapo_protocol import load_manifest

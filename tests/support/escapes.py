@@ -21,10 +21,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import sapo_node.tasks.scorers
 import sapo_node.verification.sandbox.zygote
 from escape_calls import CALLS
-from sapo_node.tasks import Task, plugins
+from sapo_node.tasks import DATASETS, Task, plugins
 
 Attempt = Callable[[], object]
 
@@ -248,10 +247,9 @@ def ignore_signals() -> None:
 
 
 def pay_for_everything() -> None:
-    scorers = sapo_node.tasks.scorers
-    for scorer in gc.get_referents(scorers._SCORERS):
-        scorer.update(dict.fromkeys(scorer, lambda *_: True))
-    scorers.score = sapo_node.verification.sandbox.zygote.score = lambda *_: True
+    for row in DATASETS.values():
+        object.__setattr__(row, "scorer", lambda *_: True)
+    sapo_node.verification.sandbox.zygote.score = lambda _, __, levels=1: levels
 
 
 CONFINED: dict[str, Attempt] = {

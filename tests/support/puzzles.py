@@ -4,22 +4,22 @@
 from collections.abc import Callable
 from typing import Any
 
-from sapo_node.tasks.checkers.assignments import (
+from sapo_node.tasks.scorers.assignments import (
     is_coloring,
     is_cryptarithm,
     is_knights_and_knaves,
     share_of_groups,
 )
-from sapo_node.tasks.checkers.durations import is_duration
-from sapo_node.tasks.checkers.expressions import (
+from sapo_node.tasks.scorers.durations import is_duration
+from sapo_node.tasks.scorers.expressions import (
     is_antiderivative,
     is_countdown,
     is_product,
     share_of_complex,
     share_of_geometry,
 )
-from sapo_node.tasks.checkers.grids import is_kakurasu, is_n_queens, is_survo, share_of_cells
-from sapo_node.tasks.checkers.plans import is_hanoi_plan, is_jugs_plan, is_shortest_path, opens_lock, share_of_boxes
+from sapo_node.tasks.scorers.grids import is_kakurasu, is_n_queens, is_survo, share_of_cells
+from sapo_node.tasks.scorers.plans import is_hanoi_plan, is_jugs_plan, is_shortest_path, opens_lock, share_of_boxes
 from sapo_node.tasks.task import Task, Verdict
 
 

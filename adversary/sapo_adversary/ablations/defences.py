@@ -86,7 +86,7 @@ DEFENCES: Mapping[str, Defence] = {
             "decode_body": stock.decode_body,
         },
     ),
-    "own scorers": Defence("node/sapo_node/tasks/scorers.py", scorer=stock.LibraryScorer),
+    "own scorers": Defence("node/sapo_node/tasks/scorers/__init__.py", scorer=stock.LibraryScorer),
     "one-answer filter": Defence("node/sapo_node/sampling/filters/__init__.py", (AcceptsSecondAnswers,)),
     "measured by the healthy": Defence("node/sapo_node/sampling/sampler.py", (MeasuredByAll,)),
     "zero-advantage groups dropped": Defence("node/sapo_node/verification/verifier.py", (KeepsZeroAdvantage,)),

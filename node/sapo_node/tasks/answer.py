@@ -2,7 +2,7 @@
 
 import re
 
-from sapo_node.tasks.forms import BLANKS
+from sapo_node.tasks.wrappers import BLANKS
 
 ANSWER_BEGIN, ANSWER_END = "<answer>", "</answer>"
 THINK, THOUGHT = "<think>", "</think>"

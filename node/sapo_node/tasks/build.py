@@ -14,7 +14,7 @@ from typing import Any
 from sapo_node.tasks import interop, plugins
 from sapo_node.tasks.datasets import DATASETS
 from sapo_node.tasks.library import build_first_items, create, undisturbed
-from sapo_node.tasks.logic import correct_answer
+from sapo_node.tasks.scorers.logic import correct_answer
 from sapo_node.tasks.task import Task, TaskError
 
 MAX_SEED = 2**32 - 1

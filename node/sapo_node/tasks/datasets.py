@@ -1,59 +1,58 @@
 """The catalogue: each dataset of reasoning-gym that a manifest may name, with its module and this project's scorer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from sapo_node.tasks.checkers.assignments import (
+from sapo_node.tasks.scorers.assignments import (
     is_coloring,
     is_cryptarithm,
     is_knights_and_knaves,
     share_of_groups,
 )
-from sapo_node.tasks.checkers.durations import is_duration
-from sapo_node.tasks.checkers.expressions import (
+from sapo_node.tasks.scorers.durations import is_duration
+from sapo_node.tasks.scorers.expressions import (
     is_antiderivative,
     is_countdown,
     is_product,
     share_of_complex,
     share_of_geometry,
 )
-from sapo_node.tasks.checkers.grids import is_kakurasu, is_n_queens, is_survo, share_of_cells
-from sapo_node.tasks.checkers.plans import is_hanoi_plan, is_jugs_plan, is_shortest_path, opens_lock, share_of_boxes
-from sapo_node.tasks.grids import has_rows, is_grid_of_decimals, is_grid_of_signs
-from sapo_node.tasks.lists import (
+from sapo_node.tasks.scorers.grids import is_kakurasu, is_n_queens, is_survo, share_of_cells
+from sapo_node.tasks.scorers.lists import (
     has_first_numbers,
     has_first_words,
     is_list_of_numbers,
     is_list_of_signs,
     is_list_of_words,
+    is_row,
 )
-from sapo_node.tasks.logic import follows_from_premises
-from sapo_node.tasks.rationals import (
+from sapo_node.tasks.scorers.logic import follows_from_premises
+from sapo_node.tasks.scorers.matrices import has_rows, is_grid_of_decimals, is_grid_of_signs, is_matrix
+from sapo_node.tasks.scorers.numbers import (
     has_prime_factors,
     is_angle,
-    is_hexadecimal,
-    is_nearest_thousandth,
-    is_probability_of_heads,
-    is_value_of_variable,
-)
-from sapo_node.tasks.scorers import (
     is_calendar_answer,
     is_decimal,
+    is_hexadecimal,
     is_integer,
-    is_matrix,
-    is_row,
+    is_nearest_thousandth,
+    is_probability_of_heads,
     is_simplified_fraction,
+    is_value_of_variable,
+)
+from sapo_node.tasks.scorers.plans import is_hanoi_plan, is_jugs_plan, is_shortest_path, opens_lock, share_of_boxes
+from sapo_node.tasks.scorers.words import (
+    has_words,
+    has_words_in_any_case,
+    is_palindrome,
+    is_relation,
     is_text,
     is_text_in_any_case,
     letters_in_place,
 )
-from sapo_node.tasks.task import Task, Verdict
-from sapo_node.tasks.words import has_words, has_words_in_any_case, is_palindrome, is_relation
-
-Scorer = Callable[[Task, str], Verdict]
-"""Says of an answer, without blanks at its ends, whether it is correct, or which share of it is right."""
+from sapo_node.tasks.task import Scorer
 
 
 @dataclass(frozen=True, slots=True)

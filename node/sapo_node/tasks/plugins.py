@@ -5,7 +5,7 @@ Such a module has these attributes:
 - `item(config, seed)` returns prompt and answer. It raises ValueError for a configuration that it refuses.
 - `earns(prompt, answer, given)` returns True if `given` is correct, and False if it is not. It may return the share of
   `given` that is right, as a `fractions.Fraction` from 0 to 1. It is called with the text between the tags of a
-  completion and, until that is correct, with that text without its outermost wrappers (`forms.stages`).
+  completion and, until that is correct, with that text without its outermost wrappers (`wrappers.stages`).
 
 It may have a fourth: `example(prompt, answer)` returns a correct completion with its working, for models that read
 worked examples before a prompt.

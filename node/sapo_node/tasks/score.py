@@ -6,9 +6,9 @@ import re
 from sapo_node.tasks import plugins
 from sapo_node.tasks.answer import extract_answer
 from sapo_node.tasks.datasets import scorer_of
-from sapo_node.tasks.forms import stages
-from sapo_node.tasks.row_scorers import ROW_SCORERS
+from sapo_node.tasks.scorers.rows import ROW_SCORERS
 from sapo_node.tasks.task import Task, Verdict
+from sapo_node.tasks.wrappers import stages
 
 SCORER_VERSION = 2
 """Version of all scorers in this module. A manifest names a version for each task."""
@@ -28,7 +28,7 @@ def score(task: Task, completion: str, levels: int = 1) -> int:
     """Return the level, 0 to `levels`, that the last `<answer>...</answer>` of `completion` earns.
 
     Level = floor(levels * right share of the answer), so only a correct answer earns `levels`. The right share is that
-    of the best stage of the answer (`forms.stages`). This raises for no completion, unless another package's scorer
+    of the best stage of the answer (`wrappers.stages`). This raises for no completion, unless another package's scorer
     returns no verdict or lacks what it needs.
     """
     answer = extract_answer(completion)

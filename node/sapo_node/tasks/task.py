@@ -1,7 +1,7 @@
 """A task, and its digest. If two nodes compute the same digest, they built the same task."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -35,6 +35,9 @@ FIRST_EXAMPLE_SEED = ASSIGNED_SEEDS + 2**30
 
 Verdict = bool | Fraction
 """What a scorer says of an answer: correct or not, or the exact share of it that is right, from 0 to 1."""
+
+Scorer = Callable[[Task, str], Verdict]
+"""Returns the verdict on an answer without blanks at its ends."""
 
 
 def task_digest(prompt: str, answer: str) -> bytes:

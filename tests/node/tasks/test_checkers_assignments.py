@@ -9,7 +9,7 @@ import pytest
 
 from puzzles import ANAGRAMS, COLORING, CRYPTARITHM, KNIGHTS
 from sapo_node.tasks import build_task
-from sapo_node.tasks.checkers.assignments import is_coloring, is_cryptarithm, is_knights_and_knaves, share_of_groups
+from sapo_node.tasks.scorers.assignments import is_coloring, is_cryptarithm, is_knights_and_knaves, share_of_groups
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puzzles import ANGLE, COMPLEX, COUNTDOWN, DURATION, INTEGRAL, ORTHOCENTER, PRODUCT, puzzle
-from sapo_node.tasks.checkers.durations import is_duration
-from sapo_node.tasks.checkers.expressions import (
+from sapo_node.tasks.scorers.durations import is_duration
+from sapo_node.tasks.scorers.expressions import (
     is_antiderivative,
     is_countdown,
     is_product,
     share_of_complex,
     share_of_geometry,
 )
-from sapo_node.tasks.checkers.notation import rational
+from sapo_node.tasks.scorers.notation import rational
 
 
 @pytest.mark.parametrize(

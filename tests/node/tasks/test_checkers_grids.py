@@ -6,7 +6,7 @@ import pytest
 
 from puzzles import FUTOSHIKI, KAKURASU, MINI_SUDOKU, QUEENS, SURVO
 from sapo_node.tasks import build_task
-from sapo_node.tasks.checkers.grids import is_kakurasu, is_n_queens, is_survo, share_of_cells
+from sapo_node.tasks.scorers.grids import is_kakurasu, is_n_queens, is_survo, share_of_cells
 
 BLANK_CELLS = 10
 """Cells of MINI_SUDOKU that are not given."""

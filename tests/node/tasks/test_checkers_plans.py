@@ -11,7 +11,7 @@ import pytest
 
 from puzzles import HANOI, JUGS, LOCK, PATH, SOKOBAN, puzzle
 from sapo_node.tasks import build_task, score
-from sapo_node.tasks.checkers.plans import is_hanoi_plan, is_jugs_plan, is_shortest_path, opens_lock, share_of_boxes
+from sapo_node.tasks.scorers.plans import is_hanoi_plan, is_jugs_plan, is_shortest_path, opens_lock, share_of_boxes
 
 
 def hanoi(*moves: tuple[int, int, int]) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.tasks import Task, score
-from sapo_node.tasks.forms import MAX_WRAPPERS, plain_number, stages
+from sapo_node.tasks.wrappers import MAX_WRAPPERS, plain_number, stages
 
 NUMBER = Task("chain_sum", "State the final answer to the following arithmetic problem: ... =", "-1234")
 WORD = Task("bf", "What is the output?", "crave")

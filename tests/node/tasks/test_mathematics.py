@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from sapo_node.tasks.mathematics import equal
 from sapo_node.tasks.mathematics.field import EXPONENTS, MAX_COSTLY, NUMBERS, Budget, Field
-from sapo_node.tasks.mathematics.forms import MAX_PARTS, read
 from sapo_node.tasks.mathematics.parser import expression
-from sapo_node.tasks.mathematics.scorer import is_math
+from sapo_node.tasks.mathematics.reader import MAX_PARTS, read
 from sapo_node.tasks.mathematics.tokens import tokens
 from sapo_node.tasks.mathematics.tree import MAX_TEXT, MAX_TOKENS, UnreadableError
+from sapo_node.tasks.scorers.rows import is_math
 from sapo_node.tasks.task import Task
 
 LISTS = tomllib.loads((Path(__file__).parent / "math_pairs.toml").read_text("utf-8"))

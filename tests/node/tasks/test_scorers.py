@@ -207,17 +207,31 @@ def test_a_decimal_outside_that_unit_is_wrong(oracle: str, answer: str) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    ["0 1\n1 2", "[[0, 1], [1, 2]]", "[[0,1],[1,2]]", "[0 1]\n[1 2]", "[[0 1]\n [1 2]]", "0, 1\n1, 2", "00 1\n1 2"],
+    [
+        "0 1\n1 2",
+        "[[0, 1], [1, 2]]",
+        "[[0,1],[1,2]]",
+        "[0 1]\n[1 2]",
+        "[[0 1]\n [1 2]]",
+        "0, 1\n1, 2",
+        "00 1\n1 2",
+        "| 0 | 1 |\n|---|---|\n| 1 | 2 |",
+    ],
 )
 def test_the_same_matrix_is_right_in_each_style(answer: str) -> None:
     assert right(Task("binary_matrix", "", "0 1\n1 2"), answer)
 
 
-@pytest.mark.parametrize(
-    "answer", ["0 1 1 2", "0 1\n1 1", "0 1\n1 2\n0 0", "[[0, 1], [1, 2]", "[[0, 1]; [1, 2]]", "[0, 1, 1, 2]", "[]"]
-)
+@pytest.mark.parametrize("answer", ["0 1 1 2", "0 1\n1 1", "0 1\n1 2\n0 0", "[[0, 1], [1, 2]", "[0, 1, 1, 2]", "[]"])
 def test_another_or_no_matrix_is_wrong(answer: str) -> None:
     assert not right(Task("binary_matrix", "", "0 1\n1 2"), answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "correct"), [("[]", True), ("[ ]", True), ("x", False), ("[[]", False), ("0", False)]
+)
+def test_only_an_empty_matrix_equals_an_empty_one(answer: str, *, correct: bool) -> None:
+    assert right(Task("list_functions", "", "[]"), answer) == correct
 
 
 def test_only_what_is_between_the_cells_of_a_row_may_differ() -> None:
@@ -295,7 +309,7 @@ def test_premises_joined_or_doubled_never_pay() -> None:
             assert not right(task, first)
 
 
-LITERALS = [sign + letter for letter in "PQRS" for sign in ("", "¬")]
+LITERALS = [sign + letter for letter in "PQRSTU" for sign in ("", "¬")]
 
 
 def test_each_logic_item_has_a_right_answer_of_one_literal_or_a_disjunction() -> None:

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.tasks import Task
-from sapo_node.tasks.grids import has_rows, is_grid_of_decimals, is_grid_of_signs
-from sapo_node.tasks.lists import (
+from sapo_node.tasks.scorers.lists import (
     has_first_numbers,
     has_first_words,
     is_list_of_numbers,
     is_list_of_signs,
     is_list_of_words,
 )
-from sapo_node.tasks.rationals import (
+from sapo_node.tasks.scorers.matrices import has_rows, is_grid_of_decimals, is_grid_of_signs
+from sapo_node.tasks.scorers.numbers import (
     has_prime_factors,
     is_angle,
     is_hexadecimal,
@@ -23,7 +23,7 @@ from sapo_node.tasks.rationals import (
     is_probability_of_heads,
     is_value_of_variable,
 )
-from sapo_node.tasks.words import has_words, has_words_in_any_case, is_palindrome, is_relation
+from sapo_node.tasks.scorers.words import has_words, has_words_in_any_case, is_palindrome, is_relation
 
 
 def task(answer: str, prompt: str = "") -> Task:

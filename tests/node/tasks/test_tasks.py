@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sapo_node.tasks import DATASETS, TaskError, build_task, score, task_digest
-from sapo_node.tasks.logic import correct_answer
+from sapo_node.tasks.scorers.logic import correct_answer
 from sapo_protocol.manifest import load_manifest
 
 

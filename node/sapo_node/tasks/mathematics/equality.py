@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from sapo_node.tasks.mathematics.field import NUMBERS, Budget, Value
-from sapo_node.tasks.mathematics.forms import Expression, Form, Group, Relation, read
+from sapo_node.tasks.mathematics.reader import Expression, Form, Group, Relation, read
 from sapo_node.tasks.mathematics.tree import MAX_TEXT, UnreadableError
 from sapo_node.tasks.mathematics.vocabulary import FUNCTIONS
 

@@ -1,9 +1,9 @@
-"""Checks assignments: colours of vertices, digits of letters, kinds of people, and words to groups."""
+"""Scores assignments: colours of vertices, digits of letters, kinds of people, and words to groups."""
 
 import re
 from fractions import Fraction
 
-from sapo_node.tasks.checkers.notation import sequence, table
+from sapo_node.tasks.scorers.notation import sequence, table
 from sapo_node.tasks.task import Task
 
 _EQUALS = r"[\"']? ?(?::|=|->|→) ?[\"']?"

@@ -1,11 +1,28 @@
-"""Scorers of words: palindromes, family relations, and texts of which a share may be right."""
+"""Scores words and texts: as a whole, by letters or words in their place, palindromes, and family relations."""
 
 import re
 from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase
 
-from sapo_node.tasks.scorers import is_text_in_any_case
+from sapo_node.tasks.scorers.lists import share_in_place
 from sapo_node.tasks.task import Task
+from sapo_node.tasks.wrappers import BLANKS
+
+
+def is_text(task: Task, answer: str) -> bool:
+    """Return whether the answer is exactly the reference, but for blanks at its ends."""
+    return answer == task.answer.strip(BLANKS)
+
+
+def is_text_in_any_case(task: Task, answer: str) -> bool:
+    """Return whether the answer is the same ASCII text in any case."""
+    return answer.isascii() and answer.lower() == task.answer.strip(BLANKS).lower()
+
+
+def letters_in_place(task: Task, answer: str) -> Fraction:
+    """Return the share of letters that stand where the reference has them, of those of the longer text, in any case."""
+    return share_in_place(answer.lower(), task.answer.strip(BLANKS).lower()) if answer.isascii() else Fraction(0)
+
 
 _BETWEEN_LETTERS = re.compile(r"[ \n,'\"-]", re.ASCII)
 
@@ -38,14 +55,9 @@ _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 def has_words_in_any_case(task: Task, answer: str) -> Fraction:
     """Return the share of words that stand in their place, whatever the case of ASCII letters."""
-    return _share(answer.translate(_LOWER).split(), task.answer.translate(_LOWER).split())
+    return share_in_place(answer.translate(_LOWER).split(), task.answer.translate(_LOWER).split())
 
 
 def has_words(task: Task, answer: str) -> Fraction:
     """Return the share of words that stand in their place."""
-    return _share(answer.split(), task.answer.split())
-
-
-def _share(given: list[str], expected: list[str]) -> Fraction:
-    right = sum(one == other for one, other in zip(given, expected, strict=False))
-    return Fraction(right, max(len(given), len(expected), 1))
+    return share_in_place(answer.split(), task.answer.split())

@@ -1,11 +1,11 @@
-"""Checks grids: Sudoku, Futoshiki, Kakurasu, Survo and the queens of a chess board."""
+"""Scores grids: Sudoku, Futoshiki, Kakurasu, Survo and the queens of a chess board."""
 
 import re
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain
 
-from sapo_node.tasks.checkers.notation import table
+from sapo_node.tasks.scorers.notation import table
 from sapo_node.tasks.task import Task
 
 _SIGNS = str.maketrans(dict.fromkeys("<>∧∨^", " "))  # noqa: RUF001 - the signs are the dataset's notation

@@ -1,4 +1,4 @@
-"""Scorers of tasks from a file, by the kind of answer that the manifest names."""
+"""Scores answers to rows of a file, by the kind of answer that the manifest names."""
 
 import re
 from collections.abc import Mapping
@@ -6,12 +6,11 @@ from fractions import Fraction
 from string import ascii_uppercase
 from types import MappingProxyType
 
-from sapo_node.tasks.datasets import Scorer
-from sapo_node.tasks.forms import plain_number
-from sapo_node.tasks.mathematics.scorer import is_math
+from sapo_node.tasks.mathematics import equal
 from sapo_node.tasks.rows import in_lower_case
-from sapo_node.tasks.scorers import is_text
-from sapo_node.tasks.task import Task
+from sapo_node.tasks.scorers.words import is_text
+from sapo_node.tasks.task import Scorer, Task
+from sapo_node.tasks.wrappers import plain_number
 from sapo_protocol import AnswerKind
 
 _NUMBER = re.compile(r"([+-]?)([0-9]{0,100})(?:\.([0-9]{0,100}))?(?:/([0-9]{1,100}))?", re.ASCII)
@@ -44,6 +43,11 @@ def is_choice(task: Task, answer: str) -> bool:
         return letter[1].upper() == task.answer
     texts = (correct, *(f"{task.answer}{mark} {correct}" for mark in (".", ")", ":")))
     return in_lower_case(answer) in map(in_lower_case, texts)
+
+
+def is_math(task: Task, answer: str) -> bool:
+    """Return whether the answer states the same mathematical object as the reference: see `mathematics.equal`."""
+    return equal(task.answer, answer)
 
 
 ROW_SCORERS: Mapping[AnswerKind, Scorer] = MappingProxyType(

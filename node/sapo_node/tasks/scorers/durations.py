@@ -1,8 +1,8 @@
-"""Checks durations by value: days, hours, minutes and seconds, as clock time or with units."""
+"""Scores durations by value: days, hours, minutes and seconds, as clock time or with units."""
 
 import re
 
-from sapo_node.tasks.checkers.notation import with_ascii_minus
+from sapo_node.tasks.scorers.notation import with_ascii_minus
 from sapo_node.tasks.task import Task
 
 _AND = r"(?: ?,? ?(?:and )?)"

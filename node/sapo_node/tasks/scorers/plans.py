@@ -1,4 +1,4 @@
-"""Checks plans: it simulates the moves of an answer by the rules of the puzzle. A move that is not allowed refuses the
+"""Scores plans: it simulates the moves of an answer by the rules of the puzzle. A move that is not allowed refuses the
 plan.
 """
 
@@ -6,7 +6,7 @@ import operator
 import re
 from fractions import Fraction
 
-from sapo_node.tasks.checkers.notation import sequence
+from sapo_node.tasks.scorers.notation import sequence
 from sapo_node.tasks.task import Task
 
 _DISK = re.compile(

@@ -1,4 +1,4 @@
-"""Checks expressions with exact rational numbers: sums of monomials, complex numbers, coordinates, and Countdown.
+"""Scores expressions with exact rational numbers: sums of monomials, complex numbers, coordinates, and Countdown.
 
 Nothing here evaluates text as code. Each grammar is small and read once from left to right.
 """
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
-from sapo_node.tasks.checkers.notation import balanced, rational
+from sapo_node.tasks.scorers.notation import balanced, rational, without_degrees
 from sapo_node.tasks.task import Task
 
 _SIGNS = str.maketrans({"×": "*", "·": "*", "⋅": "*", "÷": "/", "−": "-", "–": "-"})  # noqa: RUF001 - signs of people
@@ -121,9 +121,6 @@ def _complex(text: str) -> tuple[Fraction, Fraction] | None:
     return parts.get((), Fraction(0)), parts.get((("i", 1),), Fraction(0))
 
 
-_DEGREES = re.compile(r"(?: ?°| ?degrees?| ?\^ ?\{? ?(?:\\circ|°) ?\}?)$", re.IGNORECASE)
-
-
 def share_of_geometry(task: Task, answer: str) -> Fraction:
     """Return which share of the coordinates, or of the one number, is correct.
 
@@ -144,7 +141,7 @@ def _numbers(text: str) -> list[Fraction]:
 
     Empty if one of them is no number.
     """
-    parts = _unsized(_DEGREES.sub("", text)).strip(" ()[]").split(",")
+    parts = _unsized(without_degrees(text)).strip(" ()[]").split(",")
     numbers = [number for part in parts if (number := rational(part.strip(" "))) is not None]
     return numbers if len(numbers) == len(parts) and balanced(text) else []
 

@@ -1,4 +1,4 @@
-"""Scorers of lists of numbers, words and signs. Commas, line feeds or blanks separate the entries.
+"""Scores lists of numbers, words and signs. Commas, line feeds or blanks separate the entries.
 
 An entry may stand in quotes, and the list in brackets. The order counts.
 """
@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
+from sapo_node.tasks.scorers.notation import DECIMAL, with_ascii_minus
 from sapo_node.tasks.task import Task
 
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _QUOTES = "'\"`"
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})", re.ASCII)
+_NUMBER = re.compile(DECIMAL)
 _BETWEEN_NUMBERS = re.compile(r"(?:[ \n,;]|\band\b)+", re.ASCII)
 _BETWEEN_WORDS = re.compile(r" ?[,;\n]+ ?", re.ASCII)
 _ARROWS = re.compile(r"->|→|=>|⇒", re.ASCII)
@@ -28,6 +29,12 @@ def share_of_beginning(given: Sequence[object], expected: Sequence[object]) -> F
     return Fraction(right, max(len(given), len(expected), 1))
 
 
+def share_in_place(given: Sequence[object], expected: Sequence[object]) -> Fraction:
+    """Return how many entries of the longer list have the same entry in their place in the other, from 0 to 1."""
+    right = sum(one == other for one, other in zip(given, expected, strict=False))
+    return Fraction(right, max(len(given), len(expected), 1))
+
+
 def is_list_of_numbers(task: Task, answer: str) -> bool:
     """Return whether the answer has the same numbers, by value. Arrows may separate them, as in a path."""
     expected = _numbers(task.answer)
@@ -40,6 +47,7 @@ def has_first_numbers(task: Task, answer: str) -> Fraction:
 
 
 def is_list_of_words(task: Task, answer: str) -> bool:
+    """Return whether the answer has the same words in the same case."""
     return _words(answer) == _words(task.answer)
 
 
@@ -53,13 +61,20 @@ def is_list_of_signs(task: Task, answer: str) -> bool:
     return _signs(answer) == _signs(task.answer)
 
 
+def is_row(task: Task, answer: str) -> bool:
+    """Return whether the answer has the same cells. Blanks or commas separate them; brackets may surround them."""
+    if answer.startswith("[") and answer.endswith("]"):
+        answer = answer[1:-1]
+    return answer.replace(",", " ").split() == task.answer.split()
+
+
 def _share(read: Callable[[str], Sequence[object] | None], task: Task, answer: str) -> Fraction:
     expected, given = read(task.answer), read(answer)
     return Fraction(0) if expected is None or given is None else share_of_beginning(given, expected)
 
 
 def _numbers(text: str) -> list[Decimal] | None:
-    inner = _ARROWS.sub(",", _without_brackets(text)).replace("−", "-")
+    inner = _ARROWS.sub(",", with_ascii_minus(_without_brackets(text)))
     entries = [_without_quotes(entry) for entry in _BETWEEN_NUMBERS.split(inner) if entry]
     if not all(map(_NUMBER.fullmatch, entries)) or (inner and not entries):
         return None

@@ -1,4 +1,4 @@
-"""Reads the notations that checkers share: tables, sequences of moves or pairs, and rational numbers."""
+"""Reads the notations that several scorers share: tables, sequences of moves or pairs, and numbers."""
 
 import re
 from fractions import Fraction
@@ -55,6 +55,11 @@ def sequence(element: re.Pattern[str], text: str) -> list[re.Match[str]]:
     return found
 
 
+DECIMAL = r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})"
+"""The pattern of a whole number or a decimal."""
+
+_DEGREES = re.compile(r"(?: ?°| ?degrees?| ?\^ ?\{? ?(?:\\circ|°) ?\}?)$", re.ASCII | re.IGNORECASE)
+
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _DIGITS = "[0-9]{1,30}"
 _RATIONAL = re.compile(
@@ -67,6 +72,11 @@ _RATIONAL = re.compile(
 def with_ascii_minus(text: str) -> str:
     """Return the text with the minus sign and the en dash as hyphens."""
     return text.translate(_MINUS)
+
+
+def without_degrees(text: str) -> str:
+    """Return the text without a degree sign or the word `degrees` at its end."""
+    return _DEGREES.sub("", text)
 
 
 def rational(text: str) -> Fraction | None:
