@@ -13,6 +13,7 @@ import reasoning_gym
 
 from sapo_node.tasks import DATASETS, Task, build_task, score, task_digest
 from sapo_node.tasks.build import prepare
+from sapo_node.tasks.catalogue import describe
 from sapo_node.tasks.items import SEEDS, item_hash
 
 ITEMS = 1_000
@@ -89,15 +90,6 @@ def version_of(python: Path) -> str:
     return subprocess.check_output(
         [python, "-c", "import platform; print(platform.python_version())"], text=True
     ).strip()
-
-
-def describe(scorer: Callable[..., object]) -> str:
-    """Return what a scorer accepts: the first sentence of its docstring, or else its name."""
-    sentence = " ".join((scorer.__doc__ or "").split()).partition(". ")[0].rstrip(".")
-    for opening in ("Return whether the answer is ", "Return whether the answer has ", "Return whether ", "Return "):
-        if sentence.startswith(opening):
-            return sentence.removeprefix(opening)
-    return scorer.__name__.removeprefix("is_").removeprefix("has_").replace("_", " ")
 
 
 def _timed(make: Callable[[int], Any], numbers: Iterable[int]) -> tuple[list[Any], list[float]]:

@@ -14,13 +14,13 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.tasks import Task, build_task, score
+from sapo_node.tasks.task import HELD_OUT_SEEDS
 from sapo_protocol import ASSIGNED_SEEDS, TaskSpec
 
 GROUPS = 8
 COMPLETIONS = 8
 MAX_TOKENS = 80
 MAX_BYTES = 1024
-HELDOUT_SEEDS = 2**30
 
 Progress = Callable[[str], None]
 
@@ -37,7 +37,7 @@ def heldout(specs: Sequence[TaskSpec], prompts: int) -> list[Task]:
     """Return `questions` held-out items of each dataset, always the same ones."""
     rng = random.Random("heldout")  # noqa: S311 - a fixed sample, no secret
     return [
-        build_task(spec.dataset, spec.config, ASSIGNED_SEEDS + rng.randrange(HELDOUT_SEEDS))
+        build_task(spec.dataset, spec.config, ASSIGNED_SEEDS + rng.randrange(HELD_OUT_SEEDS))
         for spec in specs
         for _ in range(prompts)
     ]

@@ -4,10 +4,11 @@ import json
 
 from research.datasets.__main__ import PAGE, RESULTS
 from research.datasets.digest import digest_of
-from research.datasets.measure import CONSTANTS, describe
+from research.datasets.measure import CONSTANTS
 from research.datasets.notes import LEFT_OUT, NOTES
 from research.datasets.page import page
 from sapo_node.tasks import DATASETS
+from sapo_node.tasks.catalogue import describe
 from sapo_node.tasks.items import known_hashes
 
 MEASURED = json.loads(RESULTS.read_text("utf-8"))

@@ -8,13 +8,11 @@ would rebuild identically (dataset objects, the word list).
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from sapo_node.tasks import interop, plugins
 from sapo_node.tasks.datasets import DATASETS
 from sapo_node.tasks.library import build_first_items, create, undisturbed
-from sapo_node.tasks.scorers.logic import correct_answer
 from sapo_node.tasks.task import Task, TaskError
 
 MAX_SEED = 2**32 - 1
@@ -43,12 +41,8 @@ def build_task(dataset: str, config: Mapping[str, Any], seed: int) -> Task:
                 item = source[seed + index]
             except ArithmeticError:
                 continue
-            task = _task(dataset, item)
-            if dataset != "propositional_logic":
+            if task := _task(dataset, item):
                 return task
-            if answer := correct_answer(task.prompt):
-                # The dataset's own example is often incorrect.
-                return replace(task, answer=answer)
     raise TaskError(f"{dataset} yields no item for seed {seed}; change its configuration")
 
 
@@ -92,14 +86,12 @@ def _build_first_items(dataset: str) -> None:
     build_first_items(create(dataset, row.module, row.defaults, per_seed=row.per_seed))
 
 
-def _task(dataset: str, item: Mapping[str, Any]) -> Task:
+def _task(dataset: str, item: Mapping[str, Any]) -> Task | None:
     answer = item["answer"]
     if answer is None:
         answer = _example(item["metadata"])
-    prompt = str(item["question"])
-    if dataset == "basic_arithmetic" and "/" in prompt:
-        prompt += " Each quotient is floored."  # its reference is computed with Python's `//`
-    return Task(dataset, prompt, str(answer), item.get("metadata", {}))
+    task = Task(dataset, str(item["question"]), str(answer), item.get("metadata", {}))
+    return DATASETS[dataset].mend(task) if dataset in DATASETS else task
 
 
 def _example(metadata: Mapping[str, Any]) -> str:

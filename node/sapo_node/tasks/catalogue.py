@@ -1,5 +1,6 @@
 """Lists the datasets that this machine can build: of reasoning-gym, of the wire spec, and of installed packages."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sapo_node.tasks import interop, plugins
@@ -22,11 +23,17 @@ class Entry:
 
 def catalogue() -> list[Entry]:
     """Return the datasets that can be built here, by source and name. This imports none of them."""
-    borrowed = [Entry(name, _phrase(name), DATASETS[name].graded, "reasoning-gym") for name in sorted(DATASETS)]
-    own = [Entry(name, _phrase(name), False, "wire spec") for name in sorted(interop.DATASETS)]
+    borrowed = [
+        Entry(name, describe(row.scorer), row.graded, "reasoning-gym") for name, row in sorted(DATASETS.items())
+    ]
+    own = [Entry(name, describe(scorer_of(name)), False, "wire spec") for name in sorted(interop.DATASETS)]
     return [*borrowed, *own, *(Entry(name, "", None, plugins.package_of(name)) for name in plugins.datasets())]
 
 
-def _phrase(dataset: str) -> str:
-    """`calendar answer` for the scorer is_calendar_answer, and `words` for has_words."""
-    return scorer_of(dataset).__name__.removeprefix("is_").removeprefix("has_").replace("_", " ")
+def describe(scorer: Callable[..., object]) -> str:
+    """Return what a scorer accepts: the first sentence of its docstring, or else its name."""
+    sentence = " ".join((scorer.__doc__ or "").split()).partition(". ")[0].rstrip(".")
+    for opening in ("Return whether the answer is ", "Return whether the answer has ", "Return whether ", "Return "):
+        if sentence.startswith(opening):
+            return sentence.removeprefix(opening)
+    return scorer.__name__.removeprefix("is_").removeprefix("has_").replace("_", " ")

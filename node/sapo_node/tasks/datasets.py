@@ -1,7 +1,7 @@
 """The catalogue: each dataset of reasoning-gym that a manifest may name, with its module and this project's scorer."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -28,7 +28,7 @@ from sapo_node.tasks.scorers.lists import (
     is_list_of_words,
     is_row,
 )
-from sapo_node.tasks.scorers.logic import follows_from_premises
+from sapo_node.tasks.scorers.logic import correct_answer, follows_from_premises
 from sapo_node.tasks.scorers.matrices import has_rows, is_grid_of_decimals, is_grid_of_signs, is_matrix
 from sapo_node.tasks.scorers.numbers import (
     has_prime_factors,
@@ -52,7 +52,22 @@ from sapo_node.tasks.scorers.words import (
     is_text_in_any_case,
     letters_in_place,
 )
-from sapo_node.tasks.task import Scorer
+from sapo_node.tasks.task import Scorer, Task
+
+
+def _as_built(task: Task) -> Task:
+    return task
+
+
+def _with_floored_quotients(task: Task) -> Task:
+    """Say in the prompt of a quotient that it is floored, since the reference is computed with Python's `//`."""
+    return replace(task, prompt=f"{task.prompt} Each quotient is floored.") if "/" in task.prompt else task
+
+
+def _with_correct_answer(task: Task) -> Task | None:
+    """Replace the dataset's own example, which is often incorrect. None if no answer is correct."""
+    answer = correct_answer(task.prompt)
+    return replace(task, answer=answer) if answer else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,8 @@ class Dataset:
     per_seed: bool = False
     """True if one object cannot yield the items of all seeds: they come from its size or from the global generator of
     random numbers."""
+    mend: Callable[[Task], Task | None] = _as_built
+    """Changes a task that the library got wrong. None for a task that no change saves: then the next item is used."""
 
 
 DATASETS: Mapping[str, Dataset] = MappingProxyType(
@@ -80,7 +97,7 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
         "arc_1d": Dataset("arc.arc_1d", is_row),
         "arc_agi": Dataset("arc.arc_agi", is_matrix, {"use_eval": False}),
         "base_conversion": Dataset("algorithmic.base_conversion", is_text_in_any_case, {"min_value": 1}),
-        "basic_arithmetic": Dataset("arithmetic.basic_arithmetic", is_integer),
+        "basic_arithmetic": Dataset("arithmetic.basic_arithmetic", is_integer, mend=_with_floored_quotients),
         "bf": Dataset("code.bf", is_text),
         "binary_alternation": Dataset(
             "algorithmic.binary_alternation", is_integer, {"p_solvable": 0.9, "min_n": 30, "max_n": 60}
@@ -138,7 +155,10 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
         "prime_factorization": Dataset("arithmetic.prime_factorization", has_prime_factors),
         "products": Dataset("arithmetic.products", is_integer),
         "propositional_logic": Dataset(
-            "logic.propositional_logic", follows_from_premises, {"min_vars": 5, "max_vars": 6}
+            "logic.propositional_logic",
+            follows_from_premises,
+            {"min_vars": 5, "max_vars": 6},
+            mend=_with_correct_answer,
         ),
         "quantum_lock": Dataset("graphs.quantum_lock", opens_lock, {"difficulty": 7}),
         "rearc": Dataset("arc.rearc", is_matrix),

@@ -20,6 +20,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from sapo_node.tasks.task import FIRST_EXAMPLE_SEED, Task
+from sapo_node.tasks.wrappers import BLANKS
 from sapo_protocol import ASSIGNED_SEEDS, AnswerKind
 from sapo_protocol.cbor import encode
 
@@ -36,7 +37,6 @@ MAX_CHOICES = 10
 _HELD_OUT, _EXAMPLES = 16, 64
 """One of 64 rows is for worked examples. Three more of each 64 are held out, so together one of 16."""
 
-_BLANK = " \t\r\n"
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -84,7 +84,7 @@ def _text(value: dict[str, Any], key: str) -> str:
 
 
 def _clean(text: str, what: str) -> str:
-    text = text.replace("\r\n", "\n").strip(_BLANK)
+    text = text.replace("\r\n", "\n").strip(BLANKS)
     if not text:
         raise RowError(f"its {what} is empty")
     if _CONTROL.search(text):
@@ -115,7 +115,7 @@ def _letter(answer: object, choices: Sequence[str]) -> str:
     if type(answer) is int and 0 <= answer < len(choices):
         return letters[answer]
     if isinstance(answer, str):
-        answer = answer.strip(_BLANK)
+        answer = answer.strip(BLANKS)
         if len(answer) == 1 and answer.upper() in letters:
             return answer.upper()
         if answer in choices:

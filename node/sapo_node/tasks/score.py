@@ -43,9 +43,14 @@ def score(task: Task, completion: str, levels: int = 1) -> int:
     return math.floor(levels * best)
 
 
+def longest_answer(task: Task) -> int:
+    """Return the number of characters of an answer, at most."""
+    return min(MAX_ANSWER, 4 * len(task.answer) + 64)
+
+
 def refusal(task: Task, answer: str | None) -> str:
     """Return why no scorer is asked about an answer (ANS-1), for people; empty if one is asked."""
-    most = min(MAX_ANSWER, 4 * len(task.answer) + 64)
+    most = longest_answer(task)
     if answer is None:
         return "the completion has no <answer> and </answer>"
     if not answer:

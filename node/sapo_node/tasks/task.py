@@ -30,8 +30,10 @@ class Task:
     """How an answer is compared, if the task is a row of a file."""
 
 
-FIRST_EXAMPLE_SEED = ASSIGNED_SEEDS + 2**30
-"""The seed of the first worked example. Assigned seeds are below ASSIGNED_SEEDS, and held-out seeds below this one."""
+HELD_OUT_SEEDS = 2**30
+"""Number of held-out seeds. The first is ASSIGNED_SEEDS."""
+FIRST_EXAMPLE_SEED = ASSIGNED_SEEDS + HELD_OUT_SEEDS
+"""The seed of the first worked example."""
 
 Verdict = bool | Fraction
 """What a scorer says of an answer: correct or not, or the exact share of it that is right, from 0 to 1."""

@@ -15,6 +15,7 @@ from sapo_node.groups.levels import Levels
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples, task_name
 from sapo_node.groups.record import is_cut, is_over_bytes
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
+from sapo_node.tasks.task import HELD_OUT_SEEDS
 from sapo_node.training.rollout import Policy
 from sapo_node.verification.sandbox.requests import ScoreRequest
 from sapo_node.verification.verifier import Scorer
@@ -22,7 +23,6 @@ from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest, TaskSpec
 from sapo_protocol.cbor import encode
 
 HELDOUT_DOMAIN = "sapo/heldout/1"
-_HELDOUT_SEEDS = 2**30
 _CHUNK = 64
 """Completions per request to the learner, or those of one prompt, so that progress shows and memory stays small."""
 
@@ -85,7 +85,7 @@ def _figures(interval: Interval, reward: float) -> dict[str, float]:
 def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:
     """The seed of a held-out prompt: at 2^31 or above, so no assignment has it."""
     digest = hashlib.sha256(encode([HELDOUT_DOMAIN, manifest.network_id, spec.dataset, number])).digest()
-    return ASSIGNED_SEEDS + int.from_bytes(digest[:4], "big") % _HELDOUT_SEEDS
+    return ASSIGNED_SEEDS + int.from_bytes(digest[:4], "big") % HELD_OUT_SEEDS
 
 
 def heldout_request(manifest: Manifest, spec: TaskSpec, number: int) -> ScoreRequest:

@@ -64,6 +64,17 @@ async def test_a_swarm_with_a_task_of_two_turns_is_refused(sandbox):
         await require_catalogue(talk, sandbox)
 
 
+async def test_an_item_that_no_time_was_left_for_is_not_another_item(sandbox):
+    class Busy:
+        plugins, broken_plugins, reasoning_gym = sandbox.plugins, sandbox.broken_plugins, sandbox.reasoning_gym
+
+        async def score(self, requests):
+            first, *others = await sandbox.score(requests)
+            return [None, *others] if others else [first]
+
+    await require_catalogue(swarm_of("lcm"), Busy())
+
+
 async def test_a_library_that_builds_other_items_is_refused(sandbox, monkeypatch):
     await require_catalogue(swarm_of("lcm"), sandbox)
     monkeypatch.setattr(catalogue, "known_hashes", lambda: {"lcm": ["00000000"] * 16})

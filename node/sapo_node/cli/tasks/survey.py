@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from sapo_node.tasks import Task, TaskError, build_task, plugins, prepare, score, task_digest, worked_example
-from sapo_node.tasks.score import MAX_ANSWER
+from sapo_node.tasks.score import MAX_ANSWER, longest_answer
 
 SECONDS = 5.0
 """Seconds of processor time for one item or one answer, at most."""
@@ -128,7 +128,7 @@ def _faults(items: list[Item], seed: int) -> Iterator[None]:
 
 
 def _item(seed: int, task: Task, hostile: Sequence[str], levels: int, times: list[float]) -> Item:
-    most = min(4 * len(task.answer) + 64, MAX_ANSWER)
+    most = longest_answer(task)
     tried = {each[:most]: _level(task, each[:most], levels, times) for each in hostile}
     return Item(
         seed,

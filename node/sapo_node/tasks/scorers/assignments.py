@@ -46,7 +46,7 @@ _KIND = re.compile(
 
 
 def is_knights_and_knaves(task: Task, answer: str) -> bool:
-    """Return whether the answer says of each person once of which kind they are, and of all correctly."""
+    """Return whether the answer names each person once, with the correct kind."""
     puzzle = task.metadata
     kinds = puzzle["knight_knave_terms"]
     expected = [
@@ -58,7 +58,7 @@ def is_knights_and_knaves(task: Task, answer: str) -> bool:
 
 
 def share_of_groups(task: Task, answer: str) -> Fraction:
-    """Return which share of the groups of anagrams the answer has. It may use each word of the prompt once."""
+    """Return the share of the groups of anagrams that the answer has. It may use each word of the prompt once."""
     words, groups = task.metadata["words"], task.metadata["solution"]
     given = [frozenset(row) for row in table(answer)]
     used = [word for row in table(answer) for word in row]

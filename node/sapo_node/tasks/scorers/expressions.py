@@ -105,7 +105,7 @@ def _without_constants(terms: Mapping[Monomial, Fraction]) -> Mapping[Monomial, 
 
 
 def share_of_complex(task: Task, answer: str) -> Fraction:
-    """Return which share of a complex number is correct: its real and its imaginary part count half each."""
+    """Return the correct share of a complex number. Its real and its imaginary part count half each."""
     expected, given = _complex(task.answer), _complex(answer)
     if expected is None or given is None:
         return Fraction(0)
@@ -122,7 +122,7 @@ def _complex(text: str) -> tuple[Fraction, Fraction] | None:
 
 
 def share_of_geometry(task: Task, answer: str) -> Fraction:
-    """Return which share of the coordinates, or of the one number, is correct.
+    """Return the correct share of the coordinates, or of the one number.
 
     A number is correct if it rounds to the reference, so a more exact decimal or a fraction is correct as well.
     """

@@ -15,7 +15,7 @@ _EMPTY = frozenset("_.-0")
 
 
 def share_of_cells(task: Task, answer: str) -> Fraction:
-    """Return which share of the blank cells of a Sudoku or Futoshiki the answer fills.
+    """Return the share of blank cells of a Sudoku or Futoshiki that the answer fills.
 
     The solution is unique, so a cell is correct if it equals the solution's. An incorrect cell cancels a correct one:
     a grid filled by chance earns nothing, and a cell left blank costs nothing. The given cells must stand.

@@ -42,7 +42,10 @@ class _Formula:
 
 
 def follows_from_premises(task: Task, answer: str) -> bool:
-    """Return whether `answer` is correct by the rules above. A text that is not a formula is incorrect."""
+    """Return whether the answer is a conclusion of the premises by the rules above.
+
+    A text without a formula is incorrect.
+    """
     if len(answer) > MAX_FORMULA or sum(answer.count(symbol) for symbol in _BINARY) > 1:
         return False
     try:

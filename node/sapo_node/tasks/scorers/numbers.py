@@ -16,7 +16,7 @@ _NUMBER = re.compile(rf"{DECIMAL}(?:[eE][+-]?[0-9]{{1,3}})?", re.ASCII)
 
 
 def is_integer(task: Task, answer: str) -> bool:
-    """Return whether the answer is the same whole number: `1234`, `+1,234`, `1 234.00`, in decimal ASCII digits."""
+    """Return whether the answer is the same whole number. Accepted forms are `1234`, `+1,234` and `1 234.00`."""
     expected = _integer(task.answer)
     return expected is not None and _integer(answer) == expected
 
@@ -104,10 +104,10 @@ _MAX_SIDES = 4
 
 
 def is_simplified_fraction(task: Task, answer: str) -> bool:
-    """Return whether the answer is the same fraction in lowest terms: `3/4`, LaTeX frac, dfrac, tfrac, or `3` for 3/1.
+    """Return whether the answer is the same fraction in lowest terms.
 
-    It may be an equation such as `9/12 = 3/4`, of at most four sides. Then every side must be the same fraction, and
-    the last in lowest terms.
+    It is `3/4`, LaTeX frac, dfrac or tfrac, or `3` for 3/1. It may be an equation such as `9/12 = 3/4`, of at most four
+    sides. Then every side must be the same fraction, and the last in lowest terms.
     """
     expected = _fraction(task.answer.strip("$ "))
     sides = [_fraction(side.strip(BLANKS)) for side in answer.split("=", _MAX_SIDES)]

@@ -109,7 +109,7 @@ _MOVES = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 
 
 def share_of_boxes(task: Task, answer: str) -> Fraction:
-    """Return which share of the boxes that stood beside the goals the moves bring onto goals, on balance.
+    """Return the share of boxes beside the goals that the moves bring onto goals, on balance.
 
     A box that leaves a goal cancels one that reaches a goal. A move into a wall, of two boxes, or after the end, when
     all boxes are on goals, is not allowed.

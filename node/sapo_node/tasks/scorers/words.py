@@ -2,8 +2,8 @@
 
 import re
 from fractions import Fraction
-from string import ascii_lowercase, ascii_uppercase
 
+from sapo_node.tasks.rows import in_lower_case
 from sapo_node.tasks.scorers.lists import share_in_place
 from sapo_node.tasks.task import Task
 from sapo_node.tasks.wrappers import BLANKS
@@ -50,12 +50,9 @@ def is_relation(task: Task, answer: str) -> bool:
     return is_text_in_any_case(task, answer.replace(" ", "-"))
 
 
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
-
-
 def has_words_in_any_case(task: Task, answer: str) -> Fraction:
     """Return the share of words that stand in their place, whatever the case of ASCII letters."""
-    return share_in_place(answer.translate(_LOWER).split(), task.answer.translate(_LOWER).split())
+    return share_in_place(in_lower_case(answer).split(), in_lower_case(task.answer).split())
 
 
 def has_words(task: Task, answer: str) -> Fraction:
