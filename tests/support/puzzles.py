@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - the signs of the dataset's notation
-"""Small puzzles, one for each checker, in the shape in which the datasets of reasoning-gym make them."""
+"""Small puzzles, one for each scorer, in the shape in which the datasets of reasoning-gym make them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -122,4 +122,4 @@ CHECKED: dict[str, tuple[Callable[[Task, str], Verdict], Task]] = {
     "advanced_geometry": (share_of_geometry, ORTHOCENTER),
     "advanced_geometry, an angle": (share_of_geometry, ANGLE),
 }
-"""The checker of a dataset and a puzzle for it."""
+"""The scorer of a dataset and a puzzle for it."""

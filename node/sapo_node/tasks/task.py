@@ -25,7 +25,7 @@ class Task:
     answer: str
     """The dataset's own answer. Where many answers are correct this is the dataset's example."""
     metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What else the dataset says of its item, for checkers. This node rebuilt it; the digest does not cover it."""
+    """What else the dataset says of its item, for scorers. This node rebuilt it; the digest does not cover it."""
     answers: AnswerKind | None = None
     """How an answer is compared, if the task is a row of a file."""
 

@@ -242,6 +242,10 @@ HOSTILE = {
     "markup": "<b>ANSWER</i><answer",
     "a path": "../../etc/passwd",
     "a query": "' OR 1=1 --",
+    "thousands of digits": "9" * 5000,
+    "deep brackets": "[" * 2000 + "]" * 2000,
+    "many variables": "∨".join("abcdefghijklmnopqrstuv"),  # noqa: RUF001
+    "many negations": "¬" * 1200 + "P",
     "a script": "```python\nprint(1)\n```",
 }
 FLOODS = [

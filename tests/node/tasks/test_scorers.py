@@ -39,47 +39,6 @@ def test_the_reference_answer_is_right(dataset: str) -> None:
     assert all(right(task, task.answer) for task in items(dataset, 50))
 
 
-EXPLOITS = {
-    "nothing": "",
-    "blanks": " \n ",
-    "the reference among others": "REFERENCE, or REFERENCEx",
-    "the reference twice": "REFERENCE REFERENCE",
-    "the reference and a zero byte": "REFERENCE\0",
-    "the reference and a zero-width space": "REFERENCE\u200b",
-    "the reference behind a direction mark": "\u202eREFERENCE",
-    "the reference padded with blanks inside": f"x{' ' * 5000}REFERENCE",
-    "a call": "__import__('os').system('touch /tmp/marker')",
-    "a comprehension": "[c for c in ().__class__.__base__.__subclasses__()]",
-    "a look into the caller's frame": "__import__('sys')._getframe(1).f_locals['oracle_answer']",
-    "exit": "exit()",
-    "a huge power": "9**9**9",
-    "a huge factorial": "factorial(10**7)",
-    "a huge float": "1e9999999",
-    "a tiny float": "1e-9999999",
-    "not a number": "nan",
-    "a signalling nan": "sNaN",
-    "infinity": "Infinity",
-    "a list of nans": "[NaN, NaN]",
-    "thousands of digits": "9" * 5000,
-    "none": "None",
-    "an empty list": "[]",
-    "an empty object": "{}",
-    "deep brackets": "[" * 2000 + "]" * 2000,
-    "a tautology": "P ∨ ¬P",
-    "many variables": "∨".join("abcdefghijklmnopqrstuv"),
-    "many negations": "¬" * 1200 + "P",
-    "infeasible": "infeasible",
-    "both words": "Yes No",
-    "a lone surrogate": "\ud800",
-}
-
-
-@pytest.mark.parametrize("dataset", sorted(SPECS))
-@pytest.mark.parametrize("exploit", EXPLOITS.values(), ids=EXPLOITS.keys())
-def test_no_known_exploit_pays(dataset: str, exploit: str) -> None:
-    assert not any(right(task, exploit.replace("REFERENCE", task.answer)) for task in items(dataset, 10))
-
-
 @pytest.mark.parametrize(
     "completion",
     ["7", "<answer>7", "7</answer>", "</answer>7<answer>", "<answers>7</answers>", "<answer>7</answer" + "r>"],

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - look-alike digits and signs on purpose
-"""What holds for every checker: references are correct, hostile text earns nothing, and every text gets a verdict."""
+"""Every scorer of a puzzle accepts the reference, refuses hostile text, and decides on any text."""
 
 import time
 from collections.abc import Callable
@@ -113,7 +113,7 @@ def test_a_word_behind_the_reference_refuses_it(name: str) -> None:
 def test_every_hostile_text_is_checked_within_20_ms(name: str) -> None:
     check, task = CHECKED[name]
     for key, text in HOSTILE.items():
-        # A second try tells a slow checker from a busy machine.
+        # A second try tells a slow scorer from a busy machine.
         assert any(_seconds(check, task, text) < 0.02 for _ in range(3)), key
 
 
