@@ -9,7 +9,7 @@ import trio
 
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_protocol import load_manifest, shipped_manifests
+from sapo_protocol import TaskSpec, load_manifest, shipped_manifests
 
 
 class Shared:
@@ -35,7 +35,8 @@ def running_sandbox() -> Iterator[Shared]:
     ready, scope = Event(), trio.CancelScope()
 
     async def run() -> None:
-        sandbox = Sandbox([task for name in shipped_manifests() for task in load_manifest(name).tasks])
+        shipped = [task for name in shipped_manifests() for task in load_manifest(name).tasks]
+        sandbox = Sandbox([*shipped, *(TaskSpec(dataset, {}, 1) for dataset in ("arc_agi", "lcm", "needle_haystack"))])
         with scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(sandbox.run)

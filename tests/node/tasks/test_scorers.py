@@ -271,12 +271,6 @@ def test_premises_joined_or_doubled_never_pay() -> None:
 LITERALS = [sign + letter for letter in "PQRSTU" for sign in ("", "¬")]
 
 
-def test_each_logic_item_has_a_right_answer_of_one_literal_or_a_disjunction() -> None:
-    answers = [*LITERALS, *(f"{left} ∨ {right}" for left, right in itertools.combinations(LITERALS, 2))]
-    for task in items("propositional_logic", 50):
-        assert any(right(task, answer) for answer in answers)
-
-
 @pytest.mark.slow
 def test_a_logic_item_without_a_right_answer_is_skipped_and_no_other() -> None:
     source = prepare("propositional_logic", {})
@@ -335,6 +329,7 @@ BOUNDS = {
     ("interop", "interop_largest"): 0.40,
     ("smollm2-easy", "leg_counting"): 0.35,
     ("smollm2-easy", "products"): 0.25,
+    ("math-easy", "products"): 0.25,
     ("paper-nine", "calendar_arithmetic"): 0.25,
 }
 """What cheap rules may earn where it is more than elsewhere; docs/trust/limits.md has what they earn."""
@@ -344,7 +339,7 @@ SOLVES = {"interop_largest": "the largest number"}
 
 @pytest.mark.parametrize(("swarm", "spec"), SHIPPED)
 def test_no_rule_that_copies_or_decides_by_length_pays_well(swarm: str, spec: TaskSpec) -> None:
-    """In `starter` at most 5 in 100 items; in other swarms at most 20, but for four datasets."""
+    """In `starter` at most 5 in 100 items; in other swarms at most 20, but for those of BOUNDS."""
     tasks = [build_task(spec.dataset, spec.config, 1_000_003 * number) for number in range(300)]
     paid: Counter[str] = Counter()
     for task in tasks:
