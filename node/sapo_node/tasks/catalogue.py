@@ -14,7 +14,7 @@ class Entry:
     dataset: str
     """The name that `build_task` and a manifest take."""
     answer: str
-    """What a correct answer is, in a few words; empty for a dataset of another package, whose module decides."""
+    """A correct answer in a few words; empty for a dataset of another package, whose module decides."""
     graded: bool | None
     """True if its scorer gives shares; None for a dataset of another package."""
     source: str
@@ -31,7 +31,7 @@ def catalogue() -> list[Entry]:
 
 
 def describe(scorer: Callable[..., object]) -> str:
-    """Return what a scorer accepts: the first sentence of its docstring, or else its name."""
+    """Return the answers that a scorer accepts, in words: the first sentence of its docstring, or else its name."""
     sentence = " ".join((scorer.__doc__ or "").split()).partition(". ")[0].rstrip(".")
     for opening in ("Return whether the answer is ", "Return whether the answer has ", "Return whether ", "Return "):
         if sentence.startswith(opening):

@@ -89,7 +89,7 @@ def earns(dataset: str, prompt: str, answer: str, given: str) -> Verdict:
 
 
 def _verdict(dataset: str, returned: object) -> Verdict:
-    """Return what `earns` returned if it is a verdict. Raises TaskError otherwise: a pair of a verdict and a reason is
+    """Return the result of `earns` if it is a verdict. Raises TaskError otherwise: a pair of a verdict and a reason is
     always true, for instance, and a float may differ between machines.
     """
     kind = type(returned).__name__

@@ -49,7 +49,7 @@ def longest_answer(task: Task) -> int:
 
 
 def refusal(task: Task, answer: str | None) -> str:
-    """Return why no scorer is asked about an answer (ANS-1), for people; empty if one is asked."""
+    """Return the reason to ask no scorer about an answer (ANS-1), for people; empty if there is none."""
     most = longest_answer(task)
     if answer is None:
         return "the completion has no <answer> and </answer>"

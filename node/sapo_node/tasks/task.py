@@ -25,9 +25,9 @@ class Task:
     answer: str
     """The dataset's own answer. Where many answers are correct this is the dataset's example."""
     metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What else the dataset says of its item, for scorers. This node rebuilt it; the digest does not cover it."""
+    """Other facts of the item, for scorers. This node rebuilt them; the digest does not cover them."""
     answers: AnswerKind | None = None
-    """How an answer is compared, if the task is a row of a file."""
+    """The way to compare an answer, if the task is a row of a file."""
 
 
 HELD_OUT_SEEDS = 2**30
@@ -36,7 +36,7 @@ FIRST_EXAMPLE_SEED = ASSIGNED_SEEDS + HELD_OUT_SEEDS
 """The seed of the first worked example."""
 
 Verdict = bool | Fraction
-"""What a scorer says of an answer: correct or not, or the exact share of it that is right, from 0 to 1."""
+"""The result of a scorer: the answer is correct or not, or the exact share of it that is right, from 0 to 1."""
 
 Scorer = Callable[[Task, str], Verdict]
 """Returns the verdict on an answer without blanks at its ends."""

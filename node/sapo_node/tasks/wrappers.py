@@ -29,13 +29,13 @@ _PAIRS = (
     *((rf"\{command}{{", "}") for command in ("textbf", "mathbf", "mathrm")),
     *(('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"), ("\u201e", "\u201c"), ("\u00ab", "\u00bb")),
 )
-"""How wrappers begin and end, in the order in which they are tried: a longer mark before its half."""
+"""The beginning and the end of each wrapper, in the order of trying: a longer mark before its half."""
 
 _PHRASE = "(?:the )?(?:final |correct )?answer"
 _LEAD = re.compile(
     rf"=|{_PHRASE} is(?=[ \n:]):?|{_PHRASE}:|\*\*{_PHRASE}(?: is)?(?::\*\*|\*\*:)", re.ASCII | re.IGNORECASE
 )
-"""What may stand before an answer: an equals sign, or "the answer is", "answer:" or "**Answer:**" and their like."""
+"""Texts before an answer: an equals sign, or "the answer is", "answer:" or "**Answer:**" and their like."""
 
 
 def stages(answer: str) -> Iterator[str]:

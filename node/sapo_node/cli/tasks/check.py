@@ -60,7 +60,7 @@ class Finding:
     outcome: Outcome
     text: str
     advice: str = ""
-    """What the author should do; empty if nothing."""
+    """Advice for the author; empty if there is none."""
 
 
 def _finding(check: str, fault: str, sound: str, advice: str) -> Finding:

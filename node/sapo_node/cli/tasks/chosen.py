@@ -31,7 +31,7 @@ class Chosen:
     levels: int
     """L, the level of a correct completion."""
     path: tuple[str, ...] = ()
-    """What another process adds to its `sys.path` to find the dataset."""
+    """Folders that another process adds to its `sys.path` to find the dataset."""
     rows: RowFile | None = None
     """The file that has the items; None for a dataset."""
 

@@ -24,7 +24,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an answer of the user earns."""
+    """An answer of the user with its level."""
 
     text: str
     level: int

@@ -84,7 +84,7 @@ class Survey:
     constants: dict[str, int]
     """The sum of the levels that each constant answer earns in all items."""
     versions: str
-    """What must be equal for the surveys to be."""
+    """Versions of packages. Surveys of equal versions must be equal."""
     build_ms: list[float] = field(default_factory=list)
     """Milliseconds of processor time for each item."""
     score_ms: list[float] = field(default_factory=list)

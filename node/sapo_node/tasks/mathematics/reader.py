@@ -71,7 +71,7 @@ _SEPARATORS = (
     frozenset({"cup"}),
     frozenset({":"}),
 )
-"""What parts a text outside brackets, from loose to tight."""
+"""Separators of a text outside brackets, from loose to tight."""
 _TURNED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 _MATRICES = frozenset({"matrix", "pmatrix", "bmatrix", "Bmatrix", "array", "smallmatrix"})
 
@@ -302,7 +302,7 @@ _NAME = re.compile(
 
 
 def _name(given: Sequence[Token]) -> str:
-    """Return what the tokens name, without arguments: `x`, `f` for `f(x)`, `AB`, `(p,q)`; "" if they are no name."""
+    """Return the name that the tokens spell, without arguments: `x`, `f` for `f(x)`, `AB`, `(p,q)`; else ""."""
     text = "".join(_NAMED.get(each.kind, each.kind) or _letter(each.text) for each in given[:32])
     if len(given) > 32 or not _NAME.fullmatch(text):
         return ""

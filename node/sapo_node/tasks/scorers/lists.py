@@ -20,7 +20,7 @@ _ARROWS = re.compile(r"->|→|=>|⇒", re.ASCII)
 
 
 def share_of_beginning(given: Sequence[object], expected: Sequence[object]) -> Fraction:
-    """Return how much of the longer list stands before the first difference, from 0 to 1."""
+    """Return the share of the longer list before the first difference, from 0 to 1."""
     right = 0
     for one, other in zip(given, expected, strict=False):
         if one != other:
@@ -30,7 +30,7 @@ def share_of_beginning(given: Sequence[object], expected: Sequence[object]) -> F
 
 
 def share_in_place(given: Sequence[object], expected: Sequence[object]) -> Fraction:
-    """Return how many entries of the longer list have the same entry in their place in the other, from 0 to 1."""
+    """Return the share of the longer list whose entries the other list has in the same place, from 0 to 1."""
     right = sum(one == other for one, other in zip(given, expected, strict=False))
     return Fraction(right, max(len(given), len(expected), 1))
 

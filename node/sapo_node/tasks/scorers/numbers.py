@@ -185,7 +185,7 @@ def has_prime_factors(task: Task, answer: str) -> bool:
 
 
 def _factors(text: str) -> Counter[int]:
-    """Return how often each factor stands in a product; nothing if the text is none."""
+    """Return the factors of a product with their powers; empty if the text is no product."""
     if text[:1] + text[-1:] in {"[]", "()", "{}"}:
         text = text[1:-1]
     factors: Counter[int] = Counter()
