@@ -82,7 +82,7 @@ def _values(task: Task, right: str, rng: random.Random) -> Iterator[str]:
             premises = re.findall(r"^\.?[0-9]+\. (.+)$", task.prompt, re.MULTILINE)
             yield from (f"\u00ac({right})", "P \u2228 \u00acP", *premises, "Q \u2192 Q")
             yield " \u2227 ".join(f"({premise})" for premise in premises)
-            yield from (f"{right} \u2227", f"{right} {right}", "T", right.lower(), f"{right} \u2227 \u00ac{right}")
+            yield from (f"{right} \u2227", f"{right} {right}", "Z", right.lower(), f"{right} \u2227 \u00ac{right}")
         case "decimal_arithmetic":
             yield from _decimals(task, right)
         case _ if re.fullmatch(r"-?[0-9]+", right) and task.dataset not in {"bf", "base_conversion"}:

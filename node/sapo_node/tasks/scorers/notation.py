@@ -11,7 +11,7 @@ def balanced(text: str) -> bool:
 
 _BRACKETED = re.compile(r"\[([^\[\]]*)\]")
 _OUTSIDE = "[](){}, ;\t\r\n"
-_CELL = re.compile(r"[^ \t\r\n,;|\"'`]+")
+_CELL = re.compile(r"[^ \t\r\n,;|\"']+")
 _RULED = re.compile(r"[-+=| \t\r]+")
 
 
@@ -21,7 +21,7 @@ def table(text: str) -> list[list[str]]:
     A row stands on a line or in brackets. Blanks, commas, semicolons, bars or quotes separate cells. A line of dashes,
     plus and equals signs with two signs or more separates rows.
     """
-    if not balanced(text):
+    if not balanced(text) or text.count('"') % 2 or text.count("'") % 2:
         return []
     if "[" in text:
         if _BRACKETED.sub("", text).strip(_OUTSIDE):
