@@ -99,4 +99,4 @@ def test_a_node_and_a_javascript_peer_verify_each_others_groups_and_the_node_tra
 
     verified_or_unusable = peer.until("message", 10)
     assert {(each["verdict"], each.get("verification")) for each in verified_or_unusable} == {("accept", "accept")}
-    assert {(each["verdict"], len(each["rewards"])) for each in verified_or_unusable} == {("accept", 4)}
+    assert {(each["verdict"], len(each["levels"])) for each in verified_or_unusable} == {("accept", 4)}

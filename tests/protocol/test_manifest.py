@@ -24,8 +24,8 @@ ROWS = FileSource("5d" * 32, 7_473, AnswerKind.NUMBER, "https://example.org/trai
 FROM_FILE = replace(load_manifest("starter"), tasks=(TaskSpec("word problems", {}, 1, levels=4, source=ROWS),))
 
 
-def test_four_manifests_are_shipped():
-    assert shipped_manifests() == ("interop", "paper-nine", "smollm2-easy", "starter")
+def test_five_manifests_are_shipped():
+    assert shipped_manifests() == ("interop", "math-easy", "paper-nine", "smollm2-easy", "starter")
 
 
 @pytest.mark.parametrize("name", shipped_manifests())

@@ -106,7 +106,7 @@ manifest deep.toml                          | 1 | deep.toml is not valid TOML
 manifest digits.toml                        | 1 | digits.toml is not valid TOML
 manifest configs/range.toml                 | 1 | configs/range.toml & unknown key 'local' & known keys are
 manifest manifests/name.toml                | 1 | name & give 1 to 32 of a-z
-manifest manifests/version.toml             | 1 | protocol version 2 & this is version 1
+manifest manifests/version.toml             | 1 | protocol version 1 & this is version 2
 manifest manifests/genesis.toml             | 1 | genesis is -1 & whole number from 0
 manifest manifests/epoch_seconds.toml       | 1 | epoch_seconds is 1 & from 5 to 86400
 manifest manifests/max_rounds.toml          | 1 | max_rounds is 0 & from 1 to 100000
@@ -127,7 +127,7 @@ manifest manifests/task_key.toml            | 1 | task 1 & unknown key 'weigth' 
 manifest manifests/type.toml                | 1 | shards has the wrong type
 manifest manifests/missing.toml             | 1 | manifests/missing.toml & missing & shards
 manifest manifests/unknown.toml             | 1 | unknown key 'shrads' & shards
-manifest manifests/twice.toml               | 1 | not valid TOML & line 10 sets again.*shards = 1
+manifest manifests/twice.toml               | 1 | not valid TOML & line 11 sets again.*shards = 1
 manifest manifests/tasks.toml               | 1 | lists 0 tasks & give 1 to 64
 manifest starter --encoded /proc/x          | 1 | cannot write /proc/x
 manifest starter --encoded missing/x        | 1 | cannot write missing/x
