@@ -95,7 +95,7 @@ def _require_known(dataset: str) -> None:
     known = [entry.dataset for entry in catalogue()]
     if dataset not in known:
         close = difflib.get_close_matches(dataset, known, 3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "`sapo-node task list` shows all"
+        hint = f"did you mean {' or '.join(close)}?" if close else "`sapo-node task list` shows all."
         raise LocalError(
             f"there is no dataset {dataset!r} here; {hint} For a module of your own give the path of its file, as in "
             f"./{dataset.rpartition('.')[2]}.py"
