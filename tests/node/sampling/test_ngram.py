@@ -547,16 +547,20 @@ def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
 
 def test_local_texts_of_random_words_hold_no_more_memory_the_longer_they_are(monkeypatch):
     monkeypatch.setattr(habits_module, "LOCAL_HABITS", 1024)
-    held = []
-    for words in (200, 400):
+
+    def held(words: int) -> int:
         rng = random.Random(1)
         ngram_filter = ngram()
         long = with_random_words(own(rng), rng, words)
         tracemalloc.start()
         ngram_filter.observe([long])
-        held.append(tracemalloc.get_traced_memory()[0])
+        found = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
-    assert held[1] < 1.2 * held[0], held
+        return found
+
+    # Another thread of the tests may allocate meanwhile, so the least of three counts.
+    short, long = (min(held(words) for _ in range(3)) for words in (200, 400))
+    assert long < 1.2 * short
 
 
 def test_a_phrase_of_a_peer_is_counted_among_any_number_of_local_random_words(monkeypatch):
