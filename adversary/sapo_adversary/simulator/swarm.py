@@ -49,7 +49,7 @@ def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progr
 async def _play_all(
     simulation: Simulation, manifest: Manifest, undefended: Undefended, *, policies: Path, progress: Progress
 ) -> list[Member]:
-    scorer = undefended.scorer(open_rows(manifest.tasks, load_config(None).task_files))
+    scorer = undefended.scorer(open_rows(manifest.tasks, load_config(None).files_of(manifest.tasks)))
     hub = hub_of(simulation)
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
     identities = identities_of(simulation)

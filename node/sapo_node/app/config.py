@@ -16,7 +16,7 @@ key: a node that no peer knows, and that has learnt nothing.
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf
 from pathlib import Path
@@ -28,7 +28,7 @@ from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
 from sapo_node.sampling.weights import Selection
 from sapo_node.storage.keys import PASSPHRASE_FILE_VARIABLE, PASSPHRASE_VARIABLE
 from sapo_node.storage.user_folders import default_state
-from sapo_protocol import LocalError, limits, public_key_of, shipped_manifests
+from sapo_protocol import LocalError, TaskSpec, limits, public_key_of, shipped_manifests
 from sapo_protocol.files import NoSuchFile, expanded
 from sapo_protocol.printable import excerpt
 from sapo_protocol.toml import read_toml, toml_value
@@ -432,6 +432,10 @@ class Config:
     def task_files(self) -> Path:
         """The folder of the files that have the rows of tasks."""
         return self.states / "files"
+
+    def files_of(self, tasks: Iterable[TaskSpec]) -> Path | None:
+        """Return the folder of the files of these tasks; None if no task has a file, so that no folder is needed."""
+        return self.task_files if any(task.source for task in tasks) else None
 
     @property
     def fed(self) -> bool:

@@ -231,7 +231,7 @@ class RunningNode:
     async def _start_processes(self, nursery: trio.Nursery, facts: Facts) -> tuple[Sandbox, Learner | None]:
         """Start the sandbox and, if the node trains, the learner. Raises LocalError if a task cannot be built here."""
         manifest = self._swarm.manifest
-        sandbox = Sandbox(manifest.tasks, self._config.task_files)
+        sandbox = Sandbox(manifest.tasks, self._config.files_of(manifest.tasks))
         options = learner_options(self._config, manifest, self._folder.checkpoints) if self._config.train else None
         learner = Learner(options, self._session.standing) if options else None
 

@@ -282,7 +282,7 @@ def _model_options(config: Config, manifest: Manifest) -> list[str]:
 
 async def _sandbox(config: Config, manifest: Manifest) -> AsyncGenerator[Finding, None]:
     try:
-        sandbox = Sandbox(manifest.tasks, config.task_files)
+        sandbox = Sandbox(manifest.tasks, config.files_of(manifest.tasks))
         async with trio.open_nursery() as nursery:
             await nursery.start(sandbox.run)
             finding = await _confinement(sandbox)

@@ -30,7 +30,7 @@ async def read_only_learner(
     with tempfile.TemporaryDirectory() as empty:
         options = learner_options(config, manifest, folder.checkpoints if folder else Path(empty))
         learner = Learner(replace(options, read_only=True))
-        sandbox = Sandbox(manifest.tasks, config.task_files)
+        sandbox = Sandbox(manifest.tasks, config.files_of(manifest.tasks))
         async with trio.open_nursery() as nursery:
             await nursery.start(sandbox.run)
             await require_catalogue(manifest, sandbox)

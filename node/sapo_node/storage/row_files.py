@@ -86,10 +86,14 @@ NO_ROWS: Rows = MappingProxyType({})
 """The files of a swarm without tasks from files."""
 
 
-def open_rows(tasks: Iterable[TaskSpec], folder: Path) -> Rows:
-    """Open the files of those tasks that have one. Raises LocalError if one is missing or another than the source
-    names, or if its task has a configuration or the dataset of another task.
+def open_rows(tasks: Iterable[TaskSpec], folder: Path | None) -> Rows:
+    """Open the files of those tasks that have one; no file if there is no folder.
+
+    Raises LocalError if one is missing or another than the source names, or if its task has a configuration or the
+    dataset of another task.
     """
+    if folder is None:
+        return NO_ROWS
     tasks = tuple(tasks)
     named = Counter(task.dataset for task in tasks)
     rows = {}

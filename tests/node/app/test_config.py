@@ -15,7 +15,7 @@ from sapo_node.app.config import SETTINGS, Config, load_config, render_config
 from sapo_node.app.running_node import RunningNode
 from sapo_node.storage.keys import create_key
 from sapo_node.storage.user_folders import cache_folder, default_state
-from sapo_protocol import LocalError, peer_id
+from sapo_protocol import AnswerKind, FileSource, LocalError, TaskSpec, load_manifest, peer_id
 
 PEER = peer_id(bytes(range(32)))
 
@@ -78,6 +78,15 @@ def test_a_user_without_a_home_folder_gives_the_state(monkeypatch):
     with pytest.raises(LocalError, match="set HOME or XDG_CACHE_HOME"):
         cache_folder()
     assert Config(state="s").states == Path("s")
+
+
+def test_a_swarm_without_tasks_from_files_needs_no_folder_for_them():
+    assert Config(state="").files_of(load_manifest("starter").tasks) is None
+
+
+def test_the_files_of_tasks_lie_under_the_state():
+    source = FileSource("0" * 64, 32, AnswerKind.NUMBER)
+    assert Config(state="s").files_of([TaskSpec("rows", {}, 1, source=source)]) == Path("s/files")
 
 
 def test_a_home_folder_that_does_not_exist_is_none_and_xdg_comes_before_it(monkeypatch, tmp_path):

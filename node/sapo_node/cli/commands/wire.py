@@ -84,7 +84,7 @@ def verify(config: Config, file: Path, *, swarm: str, is_evidence: bool, json_ou
         return
     data = read_bounded(file, limits.MAX_MESSAGE_BYTES, "message")
     manifest = load_manifest(swarm)
-    finding = trio.run(partial(inspect, data, manifest, _files(config, manifest)))
+    finding = trio.run(partial(inspect, data, manifest, config.files_of(manifest.tasks)))
     if json_output:
         say_json(asdict(finding))
     else:
@@ -164,7 +164,7 @@ def verify_folder(config: Config, folder: Path, *, swarm: str | None, json_outpu
     if not swarm and not (folder / SWARM).exists():
         raise LocalError(f"{folder} has no {SWARM}: give the folder of an export")
     manifest = load_manifest(swarm or str(folder / SWARM))
-    found = trio.run(partial(_verified, folder, manifest, _files(config, manifest)))
+    found = trio.run(partial(_verified, folder, manifest, config.files_of(manifest.tasks)))
     if json_output:
         facts = {
             "groups": found.groups,
@@ -207,11 +207,6 @@ def push(folder: Path, *, repository: str, json_output: bool) -> None:
         say_json({"pushed": address})
     else:
         say(f"uploaded to {address}; a new repository is private, and one that was public still is")
-
-
-def _files(config: Config, manifest: Manifest) -> Path | None:
-    """Return the folder of the files of rows; None if no task of the swarm has a file."""
-    return config.task_files if any(task.source for task in manifest.tasks) else None
 
 
 async def _verified(folder: Path, manifest: Manifest, files: Path | None) -> Verification:

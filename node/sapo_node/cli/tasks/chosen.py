@@ -54,7 +54,7 @@ def chosen(named: str, config: str | None, swarm: str | None, levels: int | None
             yield Chosen(dataset, parse_config(config), levels or 1, path)
     elif swarm is not None:
         spec = _of_swarm(named, swarm)
-        rows = open_rows([spec], load_config(None).task_files).get(spec.dataset)
+        rows = open_rows([spec], load_config(None).files_of([spec])).get(spec.dataset)
         changed = spec.config if config is None else parse_config(config)
         yield Chosen(spec.dataset, changed, levels or spec.levels, rows=rows)
     else:

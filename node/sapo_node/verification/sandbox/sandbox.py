@@ -16,7 +16,7 @@ import trio
 
 from sapo_node.processes.frames import FrameError
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
-from sapo_node.storage.row_files import NO_ROWS, Rows, open_rows
+from sapo_node.storage.row_files import Rows, open_rows
 from sapo_node.verification.sandbox.lockdown import LAYERS, REQUIRED
 from sapo_node.verification.sandbox.requests import (
     MAX_BATCH,
@@ -58,7 +58,7 @@ class Sandbox:
 
         Raises LocalError if a file of a task is missing.
         """
-        self._rows: Rows = open_rows(tasks, files) if files else NO_ROWS
+        self._rows: Rows = open_rows(tasks, files)
         self.failures: Counter[str] = Counter()
         """Items that failed closed, by cause."""
         self._worker = Worker(
