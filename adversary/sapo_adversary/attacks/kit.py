@@ -227,3 +227,10 @@ class Attack(Threat):
     @abstractmethod
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """The packets that the key sends now. Called for each key in turn, at every step of the attack."""
+
+    def round(self, key: Key, epoch: int, group: Callable[[Key, int, int, int], Group]) -> Iterator[Packet]:
+        """Yield the next round of the key, if it has a counter left: `group(key, epoch, counter, k)` for each k."""
+        counter = self.kit.counter(key, epoch)
+        if counter is not None:
+            groups = [group(key, epoch, counter, k) for k in range(self.groups)]
+            yield Packet(self.kit.message(key, epoch, counter, groups))

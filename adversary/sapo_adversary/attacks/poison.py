@@ -25,10 +25,7 @@ class Poison(Attack):
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """One round. Incorrect completions stay clean: a habit in both would be rewarded and penalised alike."""
-        counter = self.kit.counter(key, epoch)
-        if counter is not None:
-            groups = [self._group(key, epoch, counter, k) for k in range(self.groups)]
-            yield Packet(self.kit.message(key, epoch, counter, groups))
+        return self.round(key, epoch, self._group)
 
     def _group(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         task = self.kit.task(key, epoch, counter, k)

@@ -160,11 +160,7 @@ class ScorerExploit(Attack):
         """If the library rewards a trick, half of the completions are that trick, claimed correct; else
         anything harmful.
         """
-        counter = self.kit.counter(key, epoch)
-        if counter is None:
-            return
-        groups = [self._group(key, epoch, counter, k) for k in range(self.groups)]
-        yield Packet(self.kit.message(key, epoch, counter, groups))
+        return self.round(key, epoch, self._group)
 
     def _group(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         dataset = assign(self.kit.manifest, key.issuer, epoch, counter, k).spec.dataset
