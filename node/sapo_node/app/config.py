@@ -158,7 +158,7 @@ class Config:
     swarm: str = _setting(
         "starter",
         "Node",
-        "The swarm to join: a shipped manifest (starter, smollm2-easy, interop, paper-nine) or the path of one.",
+        f"The swarm to join: a shipped manifest ({', '.join(shipped_manifests())}) or the path of one.",
         unit="NAME|FILE",
     )
     key: str = _setting(
