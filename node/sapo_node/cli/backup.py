@@ -1,8 +1,9 @@
 """Writes the state of a node to one file, and restores it. The node may run while its state is copied.
 
-A backup holds the database as of one moment, the checkpoints and the best weights. It never holds the key. It also
-lacks the file by which a node recognises its own state (`storage/location.py`). So a node on a restored state detects
-the copy, and listens for two epochs before it publishes: its key may have signed messages since the backup.
+A backup holds the database as of one moment, the checkpoints, the best weights, and the files of rows from which the
+tasks of the swarm are built. It never holds the key. It also lacks the file by which a node recognises its own state
+(`storage/location.py`). So a node on a restored state detects the copy, and listens for two epochs before it publishes:
+its key may have signed messages since the backup.
 
 `restore_backup` accepts only files and folders of the expected names and sizes. The database must be undamaged and must
 belong to the given key and swarm.
@@ -14,8 +15,8 @@ import shutil
 import sqlite3
 import stat
 import tarfile
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +25,8 @@ from sapo_node.observability.history import History
 from sapo_node.storage.database import Database, StateError, read_only_uri
 from sapo_node.storage.files import for_owner_alone, made_folder, sync, sync_all, work_folder
 from sapo_protocol import LocalError
-from sapo_protocol.files import NoSuchFile, open_regular
+from sapo_protocol.files import NoSuchFile, open_regular, sha256_of
+from sapo_protocol.limits import MAX_TASKS
 
 RESTORING = "restore"
 """The kind of the work folder in a state folder to which a state is being restored."""
@@ -34,20 +36,23 @@ _ATTEMPTS = 3
 _WEIGHTS = ("meta.json", "weights.safetensors")
 _FILES = {"step": (*_WEIGHTS, "optimizer.safetensors"), "best": _WEIGHTS}
 """The files of a checkpoint and of best weights, by the kind of folder, which is followed by its step."""
+_ROWS = "files"
+"""The folder of the files of rows in a backup."""
 _FOLDER = re.compile(r"checkpoints(/(step|best)-\d{8,19})?", re.ASCII)
 _NAMES = "|".join(rf"{kind}-\d{{8,19}}/({'|'.join(map(re.escape, names))})" for kind, names in _FILES.items())
-_FILE = re.compile(rf"node\.sqlite|checkpoints/({_NAMES})", re.ASCII)
+_FILE = re.compile(rf"node\.sqlite|{_ROWS}/[0-9a-f]{{64}}\.jsonl|checkpoints/({_NAMES})", re.ASCII)
 
-_MAX_ENTRIES = 64
-"""Files and folders in one backup, at most. With two checkpoints and best weights a backup has 13."""
+_MAX_ENTRIES = MAX_TASKS + 64
+"""Files and folders in one backup, at most. With two checkpoints and best weights a backup has 13, and one more for
+each file of rows."""
 _MAX_META, _MAX_FILE = 2**16, 2**40
 """Bytes of a checkpoint's meta.json, and of any other file, at most."""
 _PIECE = 2**20
 """Bytes that are copied at a time."""
 
 
-def write_backup(folder: StateFolder, output: Path) -> None:
-    """Write the state to a new file that only its owner can read.
+def write_backup(folder: StateFolder, output: Path, rows: Iterable[Path] = ()) -> None:
+    """Write the state, and those of the files of `rows` that exist, to a new file that only its owner can read.
 
     Raises StateError if the database is damaged, and LocalError if the file exists or cannot be written.
     """
@@ -63,6 +68,8 @@ def write_backup(folder: StateFolder, output: Path) -> None:
             with tarfile.open(copy.path / "state.tar", "w") as archive:
                 for part in (copy.database, copy.checkpoints):
                     archive.add(part, arcname=part.name)
+                for path in rows:
+                    _add_rows(archive, path)
             sync(copy.path / "state.tar")
             (copy.path / "state.tar").rename(output)
             sync(output.parent)
@@ -70,8 +77,8 @@ def write_backup(folder: StateFolder, output: Path) -> None:
         raise LocalError(f"cannot write the backup {output}: {_reason(error)}") from error
 
 
-def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id: str) -> None:
-    """Restore the backup of this peer in this network to `folder`.
+def restore_backup(file: Path, folder: StateFolder, task_files: Path, *, peer_id: str, network_id: str) -> None:
+    """Restore the backup of this peer in this network to `folder`, and its files of rows to the folder `task_files`.
 
     Raises LocalError if the file is no such backup, or if the folder holds a state already.
     """
@@ -85,7 +92,9 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
                     copy = StateFolder(work)
                     _extract(archive, copy)
                     _require_owner(copy, file, peer_id, network_id)
+                    _require_hashes(copy)
                     sync_all(copy.path)
+                    _move_rows(copy.path / _ROWS, task_files)
                     copy.checkpoints.rename(folder.checkpoints)
                     copy.database.rename(folder.database)
                     sync(folder.path)
@@ -144,6 +153,23 @@ def _copy_file(source: Path, target: Path) -> None:
         shutil.copyfileobj(file, copy, _PIECE)
 
 
+def _add_rows(archive: tarfile.TarFile, path: Path) -> None:
+    """Add a file of rows to a backup, unless the node lacks it. No node changes such a file, so it is not copied
+    first. Raises LocalError for a link or a device.
+    """
+    with suppress(NoSuchFile), open_regular(path, "file of rows", follow=False) as file:
+        archive.addfile(archive.gettarinfo(arcname=f"{_ROWS}/{path.name}", fileobj=file), file)
+
+
+def _move_rows(source: Path, target: Path) -> None:
+    """Move the files of rows of a backup, if it has any, to the node's folder of such files."""
+    if source.is_dir():
+        target.mkdir(exist_ok=True)
+        for path in source.iterdir():
+            path.replace(target / path.name)
+        sync(target)
+
+
 class _NoBackup(Exception):
     """The archive is not a backup. The message is the reason."""
 
@@ -167,6 +193,13 @@ def _require_owner(copy: StateFolder, file: Path, peer_id: str, network_id: str)
             f"{file} is the state of {owner[0]} in the swarm {str(owner[1])[:16]}, and this is {peer_id} in the swarm "
             f"{network_id[:16]}; give the key and the swarm of that state, with --key and --swarm"
         )
+
+
+def _require_hashes(copy: StateFolder) -> None:
+    """Raise _NoBackup if a file of rows lacks the SHA-256 that is its name."""
+    for path in copy.path.glob(f"{_ROWS}/*"):
+        if sha256_of(path, "file of rows").hex() != path.stem:
+            raise _NoBackup(f"{_ROWS}/{path.name} is damaged: its SHA-256 is not its name")
 
 
 def _extract(archive: BinaryIO, copy: StateFolder) -> None:

@@ -1,5 +1,6 @@
 """A backup holds a state and no key; what is restored is noticed, and nothing is overwritten."""
 
+import hashlib
 import io
 import os
 import random
@@ -12,19 +13,24 @@ import subprocess
 import sys
 import tarfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mutation import mutated
 from processes import ENVIRONMENT, PATIENCE
-from sapo_node.app.state import SCHEMA, StateFolder, locked
+from row_parts import sums, task_from
+from sapo_node.app.state import SCHEMA, StateFolder, locked, state_folder
 from sapo_node.cli.backup import restore_backup, write_backup
+from sapo_node.cli.main import main
 from sapo_node.observability.history import History
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database, StateError
+from sapo_node.storage.keys import create_key
 from sapo_node.storage.location import StateLocation
-from sapo_protocol import LocalError
+from sapo_node.storage.row_files import open_rows
+from sapo_protocol import LocalError, load_manifest, render_manifest
 
 FILES = ("meta.json", "optimizer.safetensors", "weights.safetensors")
 BEST_FILES = ("meta.json", "weights.safetensors")
@@ -32,7 +38,7 @@ MINE = {"peer_id": "12D3KooWmine", "network_id": "aa" * 32}
 
 
 def restore(file, folder, **owner):
-    restore_backup(file, folder, **MINE | owner)
+    restore_backup(file, folder, folder.path.parent / "files", **MINE | owner)
 
 
 @pytest.fixture
@@ -70,6 +76,67 @@ def test_a_backup_holds_the_database_the_finished_checkpoints_and_the_best_weigh
         files = {each.name for each in archive.getmembers() if each.isfile()}
     checkpoints = {f"checkpoints/step-{step:08d}/{name}" for step in (10, 20) for name in FILES}
     assert files == {"node.sqlite", *checkpoints, *(f"checkpoints/best-00000010/{name}" for name in BEST_FILES)}
+
+
+ROWS = b'{"answer":"2","prompt":"1 + 1"}\n'
+ROWS_NAME = f"{hashlib.sha256(ROWS).hexdigest()}.jsonl"
+
+
+@pytest.fixture
+def file_with_rows(folder, tmp_path):
+    """A backup of a swarm with two files of rows, of which this node lacks one."""
+    kept = tmp_path / "own" / "files"
+    kept.mkdir(parents=True)
+    (kept / ROWS_NAME).write_bytes(ROWS)
+    write_backup(folder, tmp_path / "state.tar", (kept / ROWS_NAME, kept / f"{'0' * 64}.jsonl"))
+    return tmp_path / "state.tar"
+
+
+def test_the_files_of_rows_are_restored_to_their_folder_for_their_owner_alone(file_with_rows, tmp_path):
+    restore(file_with_rows, StateFolder(tmp_path / "restored" / "state"))
+    (rows,) = (tmp_path / "restored" / "files").iterdir()
+    assert (rows.name, rows.read_bytes()) == (ROWS_NAME, ROWS)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (rows, rows.parent)] == [0o600, 0o700]
+
+
+def test_the_command_takes_the_files_that_the_manifest_names(run_here, tmp_path, manifest):
+    task = task_from(sums(40), tmp_path / "states" / "files")
+    (tmp_path / "files.toml").write_text(render_manifest(replace(manifest, tasks=(task,))), "utf-8")
+    identity = create_key(tmp_path / "node.key", None)
+    where = ("--key", tmp_path / "node.key", "--swarm", tmp_path / "files.toml", "--state")
+    folder = state_folder(tmp_path / "states", load_manifest(str(tmp_path / "files.toml")), identity.peer_id)
+    folder.path.mkdir(parents=True)
+    Database(folder.database, SCHEMA).close()
+    for command, states in (("backup", "states"), ("restore", "moved")):
+        code, printed = run_here(main, "state", command, tmp_path / "state.tar", *where, tmp_path / states)
+        assert code == 0, printed.err
+    assert open_rows([task], tmp_path / "moved" / "files")
+
+
+def test_a_file_of_rows_that_is_there_already_does_not_stop_a_restore(file_with_rows, tmp_path):
+    there = tmp_path / "restored" / "files" / ROWS_NAME
+    there.parent.mkdir(parents=True)
+    there.write_bytes(ROWS)
+    restore(file_with_rows, StateFolder(tmp_path / "restored" / "state"))
+    assert there.read_bytes() == ROWS
+
+
+def test_a_backup_whose_rows_lack_the_hash_in_their_name_is_refused(folder, tmp_path):
+    changed = tmp_path / "own" / ROWS_NAME
+    changed.parent.mkdir()
+    changed.write_bytes(ROWS.replace(b"2", b"3"))
+    write_backup(folder, tmp_path / "state.tar", (changed,))
+    with pytest.raises(LocalError, match="its SHA-256 is not its name"):
+        restore(tmp_path / "state.tar", StateFolder(tmp_path / "restored" / "state"))
+    assert not (tmp_path / "restored").exists()
+
+
+def test_a_backup_follows_no_link_in_the_place_of_rows(folder, tmp_path):
+    (tmp_path / "secret").write_bytes(ROWS)
+    (tmp_path / ROWS_NAME).symlink_to(tmp_path / "secret")
+    with pytest.raises(LocalError, match="is a link"):
+        write_backup(folder, tmp_path / "state.tar", (tmp_path / ROWS_NAME,))
+    assert not (tmp_path / "state.tar").exists()
 
 
 @pytest.mark.parametrize("umask", [0, 0o022])
@@ -190,7 +257,10 @@ def archive_of(path, *members, **settings):
     return path
 
 
-NAMES = ["NODE.SQLITE", "node.sqlite\n", "node.sqlite-wal", "lock", "checkpoints/step-1/meta.json", "a" * 99]
+NAMES = [
+    *("NODE.SQLITE", "node.sqlite\n", "node.sqlite-wal", "lock", "checkpoints/step-1/meta.json", "a" * 99),
+    *("files/rows.jsonl", f"files/{'0' * 63}.jsonl", f"files/../{'0' * 64}.jsonl"),
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

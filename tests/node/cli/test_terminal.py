@@ -64,7 +64,7 @@ def state(tmp_path):
 
 def backup(tmp_path):
     (tmp_path / EVIL).write_bytes(b"")
-    restore_backup(tmp_path / EVIL, StateFolder(tmp_path / "state"), peer_id="", network_id="")
+    restore_backup(tmp_path / EVIL, StateFolder(tmp_path / "state"), tmp_path / "files", peer_id="", network_id="")
 
 
 def bootstrap(tmp_path):

@@ -12,6 +12,7 @@ from sapo_node.cli.backup import restore_backup, write_backup
 from sapo_node.cli.commands.group import Group
 from sapo_node.cli.commands.options import NODE, PATH, SectionedCommand, as_json, option, place_of, settings, unlock
 from sapo_node.cli.terminal import say, say_json
+from sapo_node.storage import row_files
 from sapo_node.storage.counters import LISTEN_EPOCHS
 from sapo_node.storage.keys import create_key, require_no_key
 from sapo_protocol import LocalError, load_manifest
@@ -63,8 +64,8 @@ def config(file: Path | None, *, json_output: bool) -> None:
 def state() -> None:
     """Save the state of a node to a file, and restore it.
 
-    The state is its checkpoints, its peers, and the counters of what it published. It does not contain the key. Keep
-    the key file separately, and never run one key on two machines.
+    The state is its checkpoints, its peers, the counters of what it published, and the files of the swarm's tasks. It
+    does not contain the key. Keep the key file separately, and never run one key on two machines.
 
     \b
     sapo-node state backup state.tar
@@ -81,7 +82,9 @@ def backup(config: Config, output: Path, *, json_output: bool) -> None:
 
     The node may be running. `backup` refuses a damaged database.
     """
-    write_backup(place_of(config), output)
+    tasks = load_manifest(config.swarm).tasks
+    rows = {row_files.place_of(config.task_files, task.source.file) for task in tasks if task.source}
+    write_backup(place_of(config), output, rows)
     if json_output:
         say_json({"output": str(output)})
     else:
@@ -100,7 +103,7 @@ def restore(config: Config, file: Path, *, json_output: bool) -> None:
     manifest, peer_id = load_manifest(config.swarm), unlock(Path(config.key), None).peer_id
     require_root(config.states)
     folder = state_folder(config.states, manifest, peer_id)
-    restore_backup(file, folder, peer_id=peer_id, network_id=manifest.network_id.hex())
+    restore_backup(file, folder, config.task_files, peer_id=peer_id, network_id=manifest.network_id.hex())
     if json_output:
         say_json({"state": str(folder.path)})
     else:
