@@ -286,10 +286,7 @@ class Reconnect(Attack):
         self._turns[key.issuer] += 1
         if turn % self._cycle >= self._stays:
             return
-        counter = self.kit.counter(key, epoch)
-        if counter is not None:
-            lies = [self.kit.lie(key, epoch, counter, k) for k in range(self.groups)]
-            yield Packet(self.kit.message(key, epoch, counter, lies))
+        yield from self.round(key, epoch, self.kit.lie)
 
 
 class NewKeys(Attack):

@@ -18,11 +18,7 @@ class FalseClaim(Attack):
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """Only incorrect completions, with claims that promise an advantage."""
-        counter = self.kit.counter(key, epoch)
-        if counter is None:
-            return
-        lies = [self.kit.lie(key, epoch, counter, k) for k in range(self.groups)]
-        yield Packet(self.kit.message(key, epoch, counter, lies))
+        return self.round(key, epoch, self.kit.lie)
 
 
 class ForgedTask(Attack):
@@ -37,16 +33,11 @@ class ForgedTask(Attack):
         """A round of completions for the tasks of the next counter; every second message has the digests of the
         assigned tasks.
         """
-        counter = self.kit.counter(key, epoch)
-        if counter is None:
-            return
-        disguised = counter % 2 == 1
-        groups = [self._group(key, epoch, counter, k, disguised=disguised) for k in range(self.groups)]
-        yield Packet(self.kit.message(key, epoch, counter, groups))
+        return self.round(key, epoch, self._group)
 
-    def _group(self, key: Key, epoch: int, counter: int, k: int, *, disguised: bool) -> Group:
+    def _group(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         other = self.kit.honest(key, epoch, counter + 1, k)
-        if not disguised:
+        if counter % 2 == 0:
             return other
         return replace(other, header=replace(other.header, digest=self.kit.task(key, epoch, counter, k).digest))
 
