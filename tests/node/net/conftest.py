@@ -242,17 +242,22 @@ class Attacker:
 Attack = Callable[..., AbstractAsyncContextManager[Attacker]]
 
 
+GREETING_SECONDS = 2.0  # for the node to open its stream to an attacker; it opens none to one that it refuses
+
+
 @asynccontextmanager
 async def attack(address: str, number: int = 200) -> AsyncIterator[Attacker]:
     seed = bytes([number]) * 32
     keys, host = create_new_key_pair(seed), stock_host(seed)
     target = ID.from_string(address.rpartition("/")[2])
     received: list[Any] = []
+    greeted = trio.Event()
 
     async def listen(stream: Any) -> None:
         try:
             while True:
                 received.append(rpc_pb2.RPC.FromString(await read_varint_prefixed_bytes(stream)))
+                greeted.set()
         except (IOException, ParseError):
             return
 
@@ -261,6 +266,8 @@ async def attack(address: str, number: int = 200) -> AsyncIterator[Attacker]:
     async with host.run(listen_addrs=[Multiaddr(LOOPBACK)]):
         await host.get_network().dial_addr(Multiaddr(address), target)
         stream = await host.new_stream(target, [PROTOCOL_ID_V11])
+        with trio.move_on_after(GREETING_SECONDS):  # before it greets us, the node drops what it has for us
+            await greeted.wait()
         try:
             yield Attacker(host, keys, target, stream, received)
         finally:
