@@ -58,6 +58,10 @@ REGIMES = (
     ("the same against 4/0", "smollm2_swarm", "4/0", "4/4, all filters"),
 )
 """Label, summary, arm alone, arm that shares."""
+LEARNT = (
+    ("`math-easy`: sums, products, fractions, decimals, equations", "math_easy"),
+    ("word problems from a file", "word_problems_experiment"),
+)
 BALANCE = (
     ("eight nodes of the packaged policy", "supply", "8/0", "4/16"),
     ("six weak", "balance_weak", "8/0", "2/6"),
@@ -403,6 +407,21 @@ def regimes() -> str:
     return compared(REGIMES, "swarm, 4/4 against 8/0 unless said")
 
 
+def learnt() -> str:
+    """Two nodes with SmolLM2, alone and together: held-out pass@1 before and after, and the gain in reward."""
+    lines = []
+    for label, name in LEARNT:
+        summary = load(name)
+        for arm, each in summary["arms"].items():
+            by_seed = zip(each["heldout_start"], each["heldout_final"], strict=True)
+            rise = _interval([after - before for before, after in by_seed], "+.3f")
+            start, final = (_mean(each[when], ".3f") for when in ("heldout_start", "heldout_final"))
+            gain = "" if arm == summary["reference"] else _gain(summary, summary["reference"], arm)
+            lines.append((label, arm, start, final, rise, gain, _played_by(name)))
+    head = ("tasks", "arm", "pass@1 before", "after", "rise", "gain in reward over 4/0", "experiment")
+    return table(head, lines, left=(0, 1, 6))
+
+
 def learner() -> str:
     """A round of the learner beside one of TRL's, and the generation of transformers, which trains nothing."""
     lines = []
@@ -498,6 +517,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "horizon": partial(arms, "sapo_horizon", 0, 3, 4),
     "paper": partial(arms, "sapo_table", 0, 1, 2, 3, 5, 6),
     "regimes": regimes,
+    "learnt": learnt,
     "balance": balance,
     "ceiling": ceiling,
     "poison": poison,
