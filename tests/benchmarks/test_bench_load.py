@@ -1,14 +1,17 @@
-"""Delivery through a node with all its checks, beside py-libp2p by itself: the same publishers and listener."""
+"""CPU and delay of each message through a node with all its checks, beside py-libp2p by itself.
+
+Both processes run at once. The same publishers send TURN messages through one, then through the other. What else the
+machine does slows both alike, so the ratio of their CPU is steady where messages a second are not.
+"""
 
 import os
 import statistics
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from load_publishers import Publishers, trusting
@@ -16,33 +19,13 @@ from processes import RunningProcess, write_swarm
 
 pytestmark = pytest.mark.bench
 
-USERS, WINDOW, SECONDS = 8, 16, 15.0
-"""Publishers; messages that are on their way at a time; how long each measurement takes."""
+USERS, WINDOW = 8, 16
+"""Publishers; messages that are on their way at a time."""
+TURN, TURNS, RATIOS = 64, 12, 5
+"""Messages of one turn; turns of each process for one ratio; ratios, of which the median counts."""
+FILLED = 10
+"""Turns that fill the queues of a node before it is measured."""
 WORDS = "bench"
-
-
-def measure(publishers, size):
-    """Seconds of each message that arrived within the time, and how many were lost."""
-    sent, seconds, lost = 0, [], 0
-    end = time.monotonic() + SECONDS
-
-    def send():
-        nonlocal sent
-        line = {"publish": sent % USERS, "kind": "valid", "bytes": size, "ref": sent, "due": time.monotonic()}
-        publishers.tell(line)
-        sent += 1
-
-    for _ in range(WINDOW):
-        send()
-    while len(seconds) + lost < sent:
-        answer = publishers.said.get(timeout=60)
-        if "seconds" in answer:
-            seconds.append(answer["seconds"])
-        else:
-            lost += 1
-        if time.monotonic() < end:
-            send()
-    return seconds, lost
 
 
 @contextmanager
@@ -72,33 +55,57 @@ def ours(*arguments):
     return running
 
 
-NODES = {"py-libp2p by itself": bare, "a node that relays": ours("--no-train"), "a node that trains": ours()}
+class Measured:
+    """One process and its publishers."""
 
+    def __init__(self, stack, running, swarm, folder, size):
+        pid, address = stack.enter_context(running(swarm, folder))
+        self._cpu = ~pid << 3 | 2  # as clock_getcpuclockid(3) of Linux: psutil counts in steps of 10 ms
+        self._publishers = stack.enter_context(closing(Publishers(address, swarm, WORDS, USERS)))
+        self._size = size
+        self.seconds = []
+        """From when each message was due until the listener had it."""
+        self.lost = 0
 
-def measured(kind, swarm, folder, size):
-    """Messages a second, median and 99th percentile of their seconds, how many were lost, CPU-ms of each."""
-    with NODES[kind](swarm, folder) as (pid, address):
-        publishers = Publishers(address, swarm, WORDS, USERS)
-        try:
-            before, since = psutil.Process(pid).cpu_times(), time.monotonic()
-            seconds, lost = measure(publishers, size)
-            after, took = psutil.Process(pid).cpu_times(), time.monotonic() - since
-        finally:
-            publishers.close()
-    cpu = (after.user - before.user) + (after.system - before.system)
-    late = statistics.quantiles(seconds, n=100)
-    return len(seconds) / took, late[49], late[98], lost, 1e3 * cpu / len(seconds)
+    def turn(self):
+        """Send TURN messages through the process; the seconds of CPU that it took."""
+        before = time.clock_gettime(self._cpu)
+        for number in range(TURN + WINDOW):
+            if number >= WINDOW:
+                self._await_one()
+            if number < TURN:
+                line = {"publish": number % USERS, "kind": "valid", "bytes": self._size, "ref": number}
+                self._publishers.tell(line | {"due": time.monotonic()})
+        return time.clock_gettime(self._cpu) - before
+
+    def _await_one(self):
+        answer = self._publishers.said.get(timeout=60)
+        if "seconds" in answer:
+            self.seconds.append(answer["seconds"])
+        else:
+            self.lost += 1
+
+    def __str__(self):
+        late = statistics.quantiles(self.seconds, n=100)
+        return f"half within {1e3 * late[49]:.0f} ms, 99 % within {1e3 * late[98]:.0f} ms, lost {self.lost}"
 
 
 @pytest.mark.parametrize("size", [4_000, 32_000, 128_000])
-def test_delivery_through_all_checks_against_the_bare_library(tmp_path, size):
+@pytest.mark.parametrize("arguments", [("--no-train",), ()], ids=["relays", "trains"])
+def test_a_message_through_all_checks_against_the_bare_library(tmp_path, arguments, size):
     swarm = write_swarm(tmp_path / "bench.toml", max_rounds=100_000)
-    print(f"\n{size // 1000} KB, {WINDOW} on their way at a time")
-    reference = None
-    for number, kind in enumerate(NODES):
-        rate, median, late, lost, cpu = measured(kind, swarm, tmp_path / str(number), size)
-        reference = reference or rate
-        print(
-            f"{kind:20} {rate:6.1f} a second ({rate / reference:.0%}), half within {1e3 * median:.0f} ms, 99 % within "
-            f"{1e3 * late:.0f} ms, lost {lost}, {cpu:.1f} CPU-ms each"
-        )
+    with ExitStack() as stack:
+        library = Measured(stack, bare, swarm, tmp_path, size)
+        node = Measured(stack, ours(*arguments), swarm, tmp_path / "node", size)
+        for _ in range(FILLED):
+            library.turn()
+            node.turn()
+        spent = [[(library.turn(), node.turn()) for _ in range(TURNS)] for _ in range(RATIOS)]
+    totals = [[1e3 * sum(seconds) / TURN / TURNS for seconds in zip(*turns, strict=True)] for turns in spent]
+    ratios = sorted(of_node / of_library for of_library, of_node in totals)
+    of_library, of_node = map(statistics.median, zip(*totals, strict=True))
+    print(
+        f"\n{size // 1000} KB, {WINDOW} on their way at a time: a message takes {statistics.median(ratios):.2f} of the "
+        f"library's CPU ({ratios[0]:.2f} to {ratios[-1]:.2f}), {of_node:.2f} ms beside {of_library:.2f}"
+    )
+    print(f"py-libp2p by itself: {library}\nthis node: {node}")
