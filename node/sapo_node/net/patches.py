@@ -4,7 +4,6 @@
 """
 
 import logging
-import os
 import weakref
 from typing import Any
 
@@ -17,7 +16,7 @@ from libp2p.pubsub import gossipsub, pubsub
 from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.net.outbound import BoundedRpcQueue
-from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES
+from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES, BoundedStream
 from sapo_node.processes.bounded import Bounded
 
 RECORDS = 1024  # signed peer records remembered per host
@@ -94,7 +93,6 @@ def read_ed25519_keys_only() -> None:
 
 def apply() -> None:
     """Make all changes. Must run before the first host is built; a second call does nothing more."""
-    os.environ.setdefault("PY_YAMUX_RELEASE_ON_READ", "0")  # far fewer window updates
     pubsub.RpcQueue = BoundedRpcQueue
     pubsub.maybe_consume_signed_record = consume_record_once
     gossipsub.maybe_consume_signed_record = consume_record_once
@@ -103,6 +101,7 @@ def apply() -> None:
     read_ed25519_keys_only()
     yamux.RTT_MEASURE_INTERVAL = PING_SECONDS
     yamux.MAX_WINDOW_SIZE = WINDOW_BYTES
+    yamux.YamuxStream = BoundedStream
     library = logging.getLogger("libp2p")
     if not library.handlers:
         # The library logs each failed dial as an error. Set LIBP2P_DEBUG to see its log.

@@ -10,6 +10,9 @@ that it granted, and the streams that its peer never closes. Here the node reads
 
 Otherwise TCP makes the peer wait. No peer is charged for that, because a fast honest peer waits as well.
 
+The peer may have WINDOW_BYTES on their way to one stream. A stream tells it of bytes that were read once they are half
+of that, as the yamux specification advises. The library tells it at every read: one frame more for each message.
+
 A peer also has a rate of streams that it opens, because a stream costs CPU whatever it brings: the peer and the node
 agree on its protocol. The node takes a stream when the peer is within that rate. Ten streams may wait; then the node
 reads nothing more from the connection.
@@ -39,8 +42,8 @@ ASSURED_STREAMS_PER_SECOND, ASSURED_STREAMS_AT_ONCE = 0.5, 32.0
 """The streams that one peer may open however many others open."""
 SHARED_STREAMS_PER_SECOND, SHARED_STREAMS_AT_ONCE = 16.0, 256.0
 """The streams that all peers together may open beyond that."""
-WINDOW_BYTES = 1024 * 1024  # the most that one stream may be granted, and the longest frame
-UNREAD_BYTES = 2 * WINDOW_BYTES  # over all streams of a connection
+WINDOW_BYTES = yamux.DEFAULT_WINDOW_SIZE  # that a peer may send to a stream ahead of its reader; the longest frame
+UNREAD_BYTES = 2 * 1024 * 1024  # over all streams of a connection
 STREAMS = 128  # of a connection, those of either side and those that one side has closed
 PAUSE_SECONDS = 0.05
 
@@ -95,6 +98,25 @@ class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
         muxed = BoundedYamux(conn, peer_id, *self._budgets, is_initiator=conn.is_initiator)
         self._annotate_connection(muxed, conn, yamux.PROTOCOL_ID)
         return muxed
+
+
+class BoundedStream(yamux.YamuxStream):  # type: ignore[misc]
+    """A stream that grants its peer WINDOW_BYTES, by half of them at a time."""
+
+    def __init__(self, stream_id: int, conn: Any, is_initiator: bool) -> None:  # noqa: FBT001 - as the library calls it
+        super().__init__(stream_id, conn, is_initiator)
+        self._read_bytes = 0
+        """Bytes that were read and that the peer was not told of."""
+
+    async def read(self, n: int | None = -1) -> bytes:
+        """Up to `n` bytes, or all that wait for -1, as soon as there are any. Raises MuxedStreamEOF at the end."""
+        data = bytes(await self.conn.read_stream(self.stream_id, n))
+        self._read_bytes += len(data)
+        if self._read_bytes >= WINDOW_BYTES // 2:
+            told, self._read_bytes = self._read_bytes, 0
+            self.recv_window += told
+            await self.send_window_update(told)
+        return data
 
 
 class BoundedYamux(yamux.Yamux):  # type: ignore[misc]

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 from libp2p.stream_muxer.yamux import yamux as library
 
 from sapo_node.net import yamux
 from sapo_node.net.interface import PeerGone
-from sapo_node.net.yamux import BoundedYamux, Budget, read_budget, stream_budget
+from sapo_node.net.yamux import BoundedStream, BoundedYamux, Budget, read_budget, stream_budget
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Spawn, Start, Until
 
+HALF = yamux.WINDOW_BYTES // 2
 TICK = 0.5  # seconds, in place of ten
 IDENTIFY = b"\x13/multistream/1.0.0\n\x0f/ipfs/id/1.0.0\n"
 
@@ -133,6 +136,35 @@ async def test_a_flood_of_frames_is_read_at_the_rate_of_a_connection(
         await _flood(write)
     passed = trio.current_time() - before
     assert next(seen) <= yamux.READS_AT_ONCE + yamux.READS_PER_SECOND * passed + 1
+
+
+class Link:
+    """A connection that has all bytes that a stream asks for, and notes what the peer is granted."""
+
+    def __init__(self) -> None:
+        self.granted: list[int] = []
+
+    async def read_stream(self, _stream: int, n: int) -> bytes:
+        return bytes(n)
+
+    async def _write_frame(self, frame: bytes) -> None:
+        *_, increment = struct.unpack(library.YAMUX_HEADER_FORMAT, frame)
+        self.granted.append(increment)
+
+
+@given(st.lists(st.integers(0, library.MAX_MESSAGE_SIZE), max_size=60))
+def test_a_stream_grants_what_was_read_in_halves_of_a_window(sizes: list[int]) -> None:
+    link = Link()
+    stream = BoundedStream(1, link, is_initiator=False)
+
+    async def read_all() -> None:
+        for size in sizes:
+            await stream.read(size)
+
+    trio.run(read_all)
+    assert 0 <= sum(sizes) - sum(link.granted) < HALF
+    assert stream.recv_window == yamux.WINDOW_BYTES + sum(link.granted)
+    assert all(HALF <= increment < 2 * HALF for increment in link.granted)
 
 
 BUDGETS = {
