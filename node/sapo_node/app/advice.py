@@ -12,6 +12,7 @@ from sapo_node.app.config import Config
 from sapo_node.app.recipe import recipe_of
 from sapo_node.groups.messages import Refusal
 from sapo_node.groups.prompt import MAX_EXAMPLES
+from sapo_node.observability.tasks import MAX_QUIET_GROUPS
 from sapo_node.training.batch_log import local_id
 from sapo_node.training.round import RoundReport
 
@@ -76,11 +77,6 @@ def for_too_easy() -> list[str]:
 
 
 logger = logging.getLogger(__name__)
-
-MAX_QUIET_GROUPS = 64
-"""Local groups in a row without an informative one, at which the node warns: 16 rounds of 4 local groups. If one group
-in 20 is informative, the chance of so many without one is 4 %.
-"""
 
 
 class LearningSignal:

@@ -17,6 +17,7 @@ from sapo_node.observability.explain import moment
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED, Curve
 from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of, unit_of
 from sapo_node.observability.stored import EvaluationFacts, Level, Notice, Round, SessionFacts, Shards
+from sapo_node.observability.tasks import TaskView
 from sapo_node.training.round import Phase
 from sapo_node.trust.constants import HEALTHY_AFTER
 
@@ -110,12 +111,15 @@ class Screen:
         yield _Part(Text("\n").join(waits), least=1) if waits else None
         yield _Part(_head(view), least=2)
         yield _Part(answer_table(view.answers), least=6) if view.answers else None
+        advice_on_tasks = [each.advice for each in view.tasks if each.advice]
+        yield _Part(Text("\n".join(advice_on_tasks), style="yellow"), least=2) if advice_on_tasks else None
         if view.curve:
             is_roomy = self._height is None or self._height >= _ROOMY
             yield _Part(chart(view.curve, rows=4 if is_roomy else 3), least=1, at_once=True)
             if view.evaluations:
                 yield _Part(evaluation_line(view.evaluations), least=1)
             yield _Part(round_table(view.rounds[-_ROUNDS:], width=width), least=2)
+        yield _Part(task_table(view.tasks)) if view.tasks else None
         yield _Part(_peers(view, width), least=3)
         yield _Part(_counts(view), least=1)
         yield _Part(_exchange(view))
@@ -167,6 +171,19 @@ def _part_heard(session: SessionFacts) -> str:
     shards = session.get("shards", Shards(followed=(), all=0))
     heard = len(shards["followed"])
     return f"   hears {heard} of {shards['all']} shards" if heard < shards["all"] else ""
+
+
+def task_table(tasks: Sequence[TaskView]) -> Table:
+    """Return a table of what the model learns from its own groups of each task."""
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("task")
+    for name in ("pass rate", "informative", "groups since one"):
+        table.add_column(name, justify="right")
+    for each in tasks:
+        style = "yellow" if each.advice else ""
+        rates = (f"{each.pass_rate:.0%}", f"{each.informative:.0%}", str(each.quiet_groups))
+        table.add_row(each.task, *rates, style=style)
+    return table
 
 
 def answer_table(answers: list[TaskAnswers]) -> Table:

@@ -44,6 +44,11 @@ class Levels:
         return 0 < self.right < len(self.each)
 
     @property
+    def are_unequal(self) -> bool:
+        """True if completions earned different levels: the policy learns from no other group of its own."""
+        return len(set(self.each)) > 1
+
+    @property
     def rewards(self) -> tuple[float, ...]:
         """The reward of each completion, level / L, between 0 and 1."""
         return tuple(level / self.top for level in self.each)

@@ -11,6 +11,7 @@ from sapo_node.groups.record import LOCAL, State, TaskAnswers, Unusable
 from sapo_node.ingest.validator import Ignored
 from sapo_node.observability.history import Curve, History
 from sapo_node.observability.stored import EvaluationFacts, Round, SessionFacts
+from sapo_node.observability.tasks import TaskView, tasks_of
 from sapo_node.storage.database import Database
 from sapo_node.training.health import HealthAlarm, health_alarms
 from sapo_node.training.take_back import TakenBack, taken_back
@@ -138,6 +139,8 @@ class Overview:
     """Tokens trained on that came from peers."""
     exchange: Exchange
     recent: Recent
+    tasks: list[TaskView]
+    """The tasks that this node has trained on, by name."""
     answers: list[TaskAnswers]
     """Counts of completions that were shared without training, by task."""
     taken_back: list[TakenBack]
@@ -185,6 +188,7 @@ def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
         other_tokens=tokens - own,
         exchange=_exchange(database, history),
         recent=_recent(database, last_rounds[-1]["step"] if last_rounds else 0),
+        tasks=tasks_of(database),
         answers=history.answers(),
         taken_back=taken_back(database),
         health_alarms=health_alarms(database),

@@ -48,6 +48,16 @@ class Choice:
     """The number of groups that could be drawn."""
 
 
+_RATES = "pass rates"
+
+
+def saved_pass_rates(database: Database) -> PassRates:
+    """Return the pass rates as the last round saved them. Raises StateError if the database is damaged."""
+    pass_rates = PassRates()
+    Memory(database, {_RATES: pass_rates})
+    return pass_rates
+
+
 class ExternalSampler:
     """SampleExternal of Algorithm 1, with all that it learns."""
 
@@ -84,7 +94,7 @@ class ExternalSampler:
             limits=limits,
         )
         parts: dict[str, Part] = {
-            "pass rates": self._pass_rates,
+            _RATES: self._pass_rates,
             "ratio": self._ratio,
             "local weight": self._local_weight,
             "exposure": self._exposure,

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any, Literal
 
 from sapo_node.groups.advantage import counts, external_advantages, local_advantages
-from sapo_node.groups.codec import Amount, MalformedError, from_json, to_object
+from sapo_node.groups.codec import Amount, Count, MalformedError, from_json, to_object
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import ExternalObjective
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
@@ -62,12 +62,18 @@ class _Task:
     reward: RunningMean = field(default_factory=RunningMean)
     square: RunningMean = field(default_factory=RunningMean)
     """Of the square of the reward."""
+    informative: RunningMean = field(default_factory=RunningMean)
+    """Of groups, not of completions."""
+    quiet_groups: Count = 0
+    """Groups since the last informative one."""
 
     def __post_init__(self) -> None:
-        if any(each.total > each.weight for each in (self.correct, self.reward, self.square)):
-            raise MalformedError("a pass rate or a reward is above 1")
+        if any(each.total > each.weight for each in (self.correct, self.reward, self.square, self.informative)):
+            raise MalformedError("a pass rate, a reward or a share of groups is above 1")
 
     def add(self, levels: Levels) -> None:
+        self.informative.add(levels.are_unequal)
+        self.quiet_groups = 0 if levels.are_unequal else self.quiet_groups + 1
         count = len(levels.each)
         self.correct.add(levels.right, count)
         self.reward.add(sum(levels.rewards), count)
@@ -78,6 +84,19 @@ class _Task:
 class _Tasks:
     tasks: Mapping[str, _Task]
     """By name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSignal:
+    """The signal that this policy gets from its own groups of one task."""
+
+    task: str
+    pass_rate: float
+    """The recent share of correct completions."""
+    informative: float
+    """The recent share of groups whose completions earned different levels."""
+    quiet_groups: int
+    """Groups since the last informative one."""
 
 
 class PassRates:
@@ -104,6 +123,13 @@ class PassRates:
         if task is None or (mean := task.reward.value) is None or (square := task.square.value) is None:
             return None
         return Reward(mean, max(0.0, square - mean * mean))
+
+    def signals(self) -> list[TaskSignal]:
+        """The signal of each task that the policy has had, by name."""
+        return [
+            TaskSignal(name, task.correct.value or 0.0, task.informative.value or 0.0, task.quiet_groups)
+            for name, task in sorted(self._tasks.items())
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """The running means, as plain JSON."""
@@ -152,7 +178,7 @@ def local_worth(group: LocalGroup, pass_rates: PassRates) -> float:
     of its task. Parts of an answer count, because this policy learns from them in its own completions.
     """
     usual = pass_rates.reward(group.dataset)
-    if usual is None or len(set(group.levels.each)) < 2:
+    if usual is None or not group.levels.are_unequal:
         return sum(each for each in local_advantages(group.levels) if each > 0)
     deviation = max(sqrt(usual.variance), SPREAD)
     return sum(max(0.0, reward - usual.mean) for reward in group.levels.rewards) / deviation

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.app.advice import MAX_QUIET_GROUPS
 from sapo_node.app.config import Config
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.groups.messages import GroupReport, Refusal
+from sapo_node.observability.tasks import MAX_QUIET_GROUPS
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters

@@ -7,12 +7,16 @@ import pytest
 import trio
 
 from books import book_of
+from sapo_node.groups.advantage import local_advantages
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
-from sapo_node.groups.record import Outcome, VerifiedGroup
+from sapo_node.groups.record import LocalGroup, Outcome, VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.history import History
+from sapo_node.observability.tasks import MAX_QUIET_GROUPS
+from sapo_node.sampling.external import saved_pass_rates
+from sapo_node.sampling.memory import Memory
 from sapo_node.training.round import RoundReport
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, Decision, decide
@@ -24,6 +28,7 @@ REPORT = RoundReport(
     3, 5, 1, 1_800_000_000.0, True, 0.25, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING
 )
 TRAINED, CONNECTED, BANNED = ([f"12D3KooW{kind}{number:03}" for number in range(60)] for kind in "tcb")
+ADVICE = "document.getElementById('task-advice')"
 ROWS = "document.querySelectorAll('#peers tbody tr').length > 1"
 LATE = """
 const real = window.fetch, held = [];
@@ -94,6 +99,18 @@ async def test_a_peer_that_the_node_knows_no_longer_is_told_of_when_it_is_presse
     await inside(tab.evaluate, "document.querySelector('#peers button').click()")
     told = await inside(tab.until, "document.getElementById('about-peer').textContent")
     assert f"no peer begins or ends with '{TRAINED[0]}'" in told
+
+
+async def test_the_page_names_a_task_that_teaches_nothing(page, database, tab):
+    rates = saved_pass_rates(database)
+    levels = Levels((0, 0))
+    for _ in range(MAX_QUIET_GROUPS):
+        rates.observe([LocalGroup("products", "?", b"", (), levels, local_advantages(levels))])
+    Memory(database, {"pass rates": rates}).save(1)
+    know(database)
+    await inside(tab.open, await page())
+    told = await inside(tab.until, f"{ADVICE}?.checkVisibility() && {ADVICE}.innerText")
+    assert "products teaches this model nothing, because it is too hard" in told
 
 
 @pytest.mark.parametrize(("fetched", "by"), [({"a": 4}, "4, by 1 peer."), ({"a": 3, "b": 1}, "4, by 2 peers.")])

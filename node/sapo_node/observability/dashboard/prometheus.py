@@ -14,6 +14,7 @@ from sapo_node.observability.condition import condition_of
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, TAKEN, VERIFIED
 from sapo_node.observability.overview import Overview
 from sapo_node.observability.stored import METRICS
+from sapo_node.observability.tasks import TaskView
 
 Samples = Mapping[str, float]
 """Values by label; the empty text if a metric has no label."""
@@ -69,6 +70,10 @@ def _counted(name: str, view: Overview) -> Samples:
     return {"": view.counts.get(name, 0)}
 
 
+def _of_tasks(read: Callable[[TaskView], float]) -> Callable[[Overview], Samples]:
+    return lambda view: {each.task: read(each) for each in view.tasks}
+
+
 _TAKEN = {
     ACCEPTED: "envelopes_accepted",
     PULLED: "envelopes_pulled",
@@ -85,6 +90,27 @@ EXPOSED = (
     ),
     _Exposed("heldout_pass_ratio", "gauge", "Held-out pass@1 of the last evaluation", _heldout),
     _Exposed("round_seconds", "gauge", "Wall time of the last round, by phase", _seconds, "phase"),
+    _Exposed(
+        "task_pass_rate",
+        "gauge",
+        "Share of the completions of about the last ten local groups of a task that is correct",
+        _of_tasks(lambda each: each.pass_rate),
+        "task",
+    ),
+    _Exposed(
+        "task_informative_ratio",
+        "gauge",
+        "Share of about the last ten local groups of a task whose completions earned different levels",
+        _of_tasks(lambda each: each.informative),
+        "task",
+    ),
+    _Exposed(
+        "task_quiet_groups",
+        "gauge",
+        "Local groups of a task since the last one whose completions earned different levels",
+        _of_tasks(lambda each: each.quiet_groups),
+        "task",
+    ),
     _Exposed("filtered_completions", "gauge", f"Last round: {METRICS['filtered'].help}", _filtered, "filter"),
     _Exposed(
         "attention",

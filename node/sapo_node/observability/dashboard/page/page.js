@@ -31,6 +31,13 @@ const COLUMNS = [
   ["groups ready", (each) => each.waiting?.toLocaleString("en"), "number"],
 ];
 
+const TASK_COLUMNS = [
+  ["task", (each) => each.task, ""],
+  ["pass rate", (each) => percent(each.pass_rate), "number"],
+  ["informative groups", (each) => percent(each.informative), "number"],
+  ["groups since the last one", (each) => number(each.quiet_groups), "number"],
+];
+
 function named(each) {
   const button = make("button", "link", short(each.peer));
   button.title = each.peer;
@@ -71,6 +78,8 @@ const cell = ([heading, of, kind], each) => {
   return made;
 };
 
+const row = (columns, each) => make("tr", "", ...columns.map((column) => cell(column, each)));
+
 // All peers that are connected, some of those that are banned, and some of the others; the peers trained on most come
 // first, as the node sends them. Banned keys, which cost nothing, take no places of peers that the node learns from.
 function shownOf(state) {
@@ -91,7 +100,7 @@ function showPeers(state) {
   $("strangers-share").textContent = strangers === null ? "" : `Strangers may fill ${Math.round(100 * strangers)} % of the external groups.`;
   const focused = document.activeElement?.dataset?.peer;
   const shown = shownOf(state);
-  const rows = rowsOf(state, shown).map((each) => make("tr", "", ...COLUMNS.map((column) => cell(column, each))));
+  const rows = rowsOf(state, shown).map((each) => row(COLUMNS, each));
   const known = Math.max(state.peers.length, Object.values(state.states).reduce((sum, each) => sum + each, 0));
   $("peers-count").textContent = shown.length < known ? `${number(shown.length)} of ${number(known)} peers: those connected, and some of the others. sapo-node peers lists all.` : "";
   if (!shown.length) {
@@ -99,14 +108,24 @@ function showPeers(state) {
     none.colSpan = COLUMNS.length;
     rows.push(make("tr", "", none));
   }
-  const headings = COLUMNS.map(([heading, , kind]) => {
+  putTable("peers", COLUMNS, rows);
+  if (focused) for (const button of $("peers").querySelectorAll("button")) if (button.dataset.peer === focused) button.focus();
+}
+
+function showTasks({ tasks }) {
+  putTable("tasks", TASK_COLUMNS, tasks.map((each) => row(TASK_COLUMNS, each)));
+  put("task-advice", ...tasks.filter((each) => each.advice).map((each) => make("li", "attention", each.advice)));
+  $("tasks").closest("section").hidden = !tasks.length;
+}
+
+function putTable(id, columns, rows) {
+  const headings = columns.map(([heading, , kind]) => {
     const made = make("th", kind, heading);
     made.scope = "col";
     return made;
   });
-  put("peers", make("thead", "", make("tr", "", ...headings)), make("tbody", "", ...rows));
-  keepInReach($("peers").parentElement);
-  if (focused) for (const button of $("peers").querySelectorAll("button")) if (button.dataset.peer === focused) button.focus();
+  put(id, make("thead", "", make("tr", "", ...headings)), make("tbody", "", ...rows));
+  keepInReach($(id).parentElement);
 }
 
 // A part of the page that can be scrolled sideways can be reached with the keyboard.
@@ -194,7 +213,7 @@ function say(doing, since) {
 }
 
 // The parts of the page that show the facts, in the order in which they stand.
-const CARDS = [showHead, showTiles, showCharts, showHealth, showPeers, showExchange, showRefused];
+const CARDS = [showHead, showTiles, showCharts, showTasks, showHealth, showPeers, showExchange, showRefused];
 
 let seen = null;
 
