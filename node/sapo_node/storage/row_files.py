@@ -18,12 +18,14 @@ from types import MappingProxyType
 
 from sapo_node.storage.files import for_owner_alone, sync, work_folder
 from sapo_node.tasks import TaskError, score
+from sapo_node.tasks.build import MAX_SEED
 from sapo_node.tasks.rows import (
     MAX_LINE,
     Row,
     RowError,
     Split,
     normal_line,
+    normal_row,
     parse_row,
     split,
     split_mark,
@@ -39,10 +41,12 @@ _KEPT_ERRORS = 5
 
 
 class RowFile:
-    """The rows of one file as the items of a dataset."""
+    """The rows of one file as the items of a dataset (ROW-1 to ROW-5)."""
 
     def __init__(self, path: Path, dataset: str, source: FileSource) -> None:
-        """Raises LocalError if the file is not the one that the source names, or has a line that is no row."""
+        """Raises LocalError if the file is not the one that the source names, has a line that is no row in its normal
+        form, or has no row of a kind.
+        """
         self._dataset = dataset
         self._source = source
         self._file = open_regular(path, "file of rows")
@@ -60,7 +64,9 @@ class RowFile:
         self.split: Split = split(marks)
 
     def task(self, seed: int) -> Task:
-        """Return the task that a seed draws. Raises TaskError if its row cannot be read."""
+        """Return the task that a seed draws. Raises TaskError if its row cannot be read or the seed is out of range."""
+        if not 0 <= seed <= MAX_SEED:
+            raise TaskError(f"seed {seed} of {self._dataset} is outside 0 to {MAX_SEED}")
         number = self.split.draw(self._source.file, seed)
         start = self._ends[number - 1] if number else 0
         try:
@@ -71,7 +77,7 @@ class RowFile:
 
     def _parsed(self, line: bytes, where: str) -> Row:
         try:
-            row = parse_row(line)
+            row = normal_row(line)
         except RowError as error:
             raise TaskError(f"{where} of {self._dataset}: {error}") from error
         if bool(row.choices) != (self._source.answers is AnswerKind.CHOICE):

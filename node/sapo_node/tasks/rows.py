@@ -1,8 +1,12 @@
 """Rows of a file as tasks: the form of a row, the split into assigned and held-out rows, and the row of a seed.
 
+The rules are ROW-2 to ROW-5 (spec/verification.md).
+
 A file is JSON Lines. A row is `{"prompt": text, "answer": text}`. A question with choices also has
-`"choices": [texts]`, and its answer is a letter, an index from 0 or the text of a choice. `normal_line` writes a row in
-its only form, so that files with the same rows have the same SHA-256.
+`"choices": [texts]`. `parse_row` reads a row as an operator writes it: with other keys, with blanks at the ends of a
+text, and with a choice as a letter, an index from 0 or a text. `normal_line` writes a row in its only form, so that
+files with the same rows have the same SHA-256. `normal_row` reads this form alone, so that no two programs can read
+other rows in a file of a swarm.
 
 - The split depends on the prompts alone. A held-out row stays held out if the file gets more rows.
 - An assigned seed draws an assigned row. A held-out seed draws a held-out row, and the seed of a worked example draws
@@ -19,7 +23,7 @@ from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from sapo_node.tasks.task import FIRST_EXAMPLE_SEED, Task
+from sapo_node.tasks.task import FIRST_EXAMPLE_SEED, Task, TaskError
 from sapo_node.tasks.wrappers import BLANKS
 from sapo_protocol import ASSIGNED_SEEDS, AnswerKind
 from sapo_protocol.cbor import encode
@@ -116,8 +120,9 @@ def _letter(answer: object, choices: Sequence[str]) -> str:
         return letters[answer]
     if isinstance(answer, str):
         answer = answer.strip(BLANKS)
-        if len(answer) == 1 and answer.upper() in letters:
-            return answer.upper()
+        for letter in letters:
+            if in_lower_case(answer) == in_lower_case(letter):
+                return letter
         if answer in choices:
             return letters[choices.index(answer)]
     raise RowError("its answer is none of its choices")
@@ -131,6 +136,14 @@ def normal_line(row: Row) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode() + b"\n"
 
 
+def normal_row(line: bytes) -> Row:
+    """Return the row in a line that has the form of `normal_line` (ROW-2). Raises RowError."""
+    row = parse_row(line)
+    if normal_line(row) != line:
+        raise RowError("it is not in the normal form, which `sapo-node task file` writes")
+    return row
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """The numbers of the rows of each kind."""
@@ -140,7 +153,7 @@ class Split:
     examples: Sequence[int]
 
     def draw(self, file: str, seed: int) -> int:
-        """Return the number of the row that a seed draws from the file with this SHA-256 (hexadecimal)."""
+        """Return the number of the row that a seed draws from the file with this SHA-256 in hexadecimal (ROW-4)."""
         rows = self._rows_for(seed)
         return rows[_number(ROW_DOMAIN, file, seed) % len(rows)]
 
@@ -156,7 +169,10 @@ def split_mark(prompt: str) -> int:
 
 
 def split(marks: Iterable[int]) -> Split:
-    """Return the split of a file of at least MIN_FILE_ROWS rows, given the mark of each prompt in order."""
+    """Return the split of a file, given the mark of each prompt in order (ROW-3).
+
+    Raises TaskError if the file has no row for one of the kinds.
+    """
     assigned, held_out, examples = array("L"), array("L"), array("L")
     lowest: list[tuple[int, int]] = []
     for number, mark in enumerate(marks):
@@ -166,16 +182,18 @@ def split(marks: Iterable[int]) -> Split:
             lowest = sorted([*lowest, (mark, number)])[:2]
     # A small file may have none of a kind. Then the assigned rows with the lowest marks serve.
     for kind in (held_out, examples):
-        if not kind:
+        if not kind and lowest:
             _, number = lowest.pop(0)
             assigned.remove(number)
             kind.append(number)
+    if not (assigned and held_out and examples):
+        raise TaskError("the prompts of this file give no row to one of: assigned, held out, examples; change them")
     return Split(assigned, held_out, examples)
 
 
 def task_of(dataset: str, row: Row, answers: AnswerKind, seed: int) -> Task:
-    """Return a row as a task. Choices stand below the prompt. An assigned seed shuffles them; all other seeds give them
-    one order, so that a held-out row has one prompt.
+    """Return a row as a task (ROW-5). Choices stand below the prompt. An assigned seed shuffles them; all other seeds
+    give them one order, so that a held-out row has one prompt.
     """
     if not row.choices:
         return Task(dataset, row.prompt, row.answer, answers=answers)

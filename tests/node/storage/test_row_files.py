@@ -1,5 +1,6 @@
 """A file of rows is kept by its SHA-256, opened by the nodes of its swarm, and refused if it is another."""
 
+import hashlib
 import tracemalloc
 from dataclasses import replace
 
@@ -91,6 +92,20 @@ def test_a_damaged_copy_is_refused(boxes, tmp_path, spoil):
 def test_a_manifest_that_says_another_number_of_rows_is_refused(boxes, tmp_path):
     with pytest.raises(LocalError, match="has 200 rows, and the manifest says 199"):
         open_rows([replace(boxes, source=replace(boxes.source, rows=199))], tmp_path)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_no_row_belongs_to_a_seed_outside_the_range(boxes, tmp_path, seed):
+    with pytest.raises(TaskError, match="is outside 0 to"):
+        open_rows([boxes], tmp_path)["boxes"].task(seed)
+
+
+def test_a_file_in_another_form_than_the_normal_one_is_refused(boxes, tmp_path):
+    data = place_of(tmp_path, boxes.source.file).read_bytes().replace(b'","prompt":', b'", "prompt":')
+    file = hashlib.sha256(data).hexdigest()
+    place_of(tmp_path, file).write_bytes(data)
+    with pytest.raises(LocalError, match=r"line 1 of .* is not in the normal form"):
+        open_rows([replace(boxes, source=replace(boxes.source, file=file))], tmp_path)
 
 
 def test_a_task_from_a_file_has_a_name_of_its_own(boxes, tmp_path):

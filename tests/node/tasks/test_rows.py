@@ -18,12 +18,13 @@ from sapo_node.tasks.rows import (
     Row,
     RowError,
     normal_line,
+    normal_row,
     parse_row,
     split_mark,
     task_of,
 )
 from sapo_node.tasks.rows import split as split_of
-from sapo_node.tasks.task import FIRST_EXAMPLE_SEED, Task
+from sapo_node.tasks.task import FIRST_EXAMPLE_SEED, Task, TaskError
 from sapo_protocol import ASSIGNED_SEEDS, AnswerKind
 from sapo_protocol.limits import MIN_FILE_ROWS
 
@@ -76,6 +77,7 @@ def test_a_choice_is_named_by_its_letter_its_index_or_its_text(answer):
         ({"prompt": "p", "choices": ["yes", "no"], "answer": "C"}, "none of its choices"),
         ({"prompt": "p", "choices": ["yes", "no"], "answer": 2}, "none of its choices"),
         ({"prompt": "p", "choices": ["yes", "no"], "answer": True}, "none of its choices"),
+        ({"prompt": "p", "choices": list("abcdefghi"), "answer": "\u0131"}, "none of its choices"),
         ({"prompt": "p", "choices": ["yes", "no"], "answer": ""}, "none of its choices"),
     ],
 )
@@ -101,8 +103,30 @@ def test_a_normal_line_is_read_back_and_is_normal(prompt, answer, choices):
     except RowError:
         return
     line = normal_line(row)
-    assert parse_row(line) == row
-    assert normal_line(parse_row(line)) == line
+    assert normal_row(line) == row
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"answer": "7","prompt":"p"}\n',
+        b'{"prompt":"p","answer":"7"}\n',
+        b'{"answer":"7","prompt":"p","x":1}\n',
+        b'{"answer":"7","answer":"8","prompt":"p"}\n',
+        b'{"answer":"7","prompt":" p"}\n',
+        b'{"answer":"7","prompt":"\\u0070"}\n',
+        b'{"answer":"7","prompt":"a\\r\\nb"}\n',
+        b'{"answer":"7","choices":null,"prompt":"p"}\n',
+        b'{"answer":"a","choices":["x","y"],"prompt":"p"}\n',
+        b'{"answer":0,"choices":["x","y"],"prompt":"p"}\n',
+        b'{"answer":"7","prompt":"p"}\r\n',
+        b'{"answer":"7","prompt":"p"}',
+    ],
+)
+def test_another_form_of_a_row_is_one_for_operators_alone(line):
+    parse_row(line)
+    with pytest.raises(RowError, match="not in the normal form"):
+        normal_row(line)
 
 
 @pytest.mark.parametrize("count", [MIN_FILE_ROWS, 33, 100, 2_000])
@@ -123,6 +147,12 @@ def test_a_small_file_has_rows_of_each_kind_whatever_its_prompts(marks):
     found = split_of(marks)
     assert all((found.assigned, found.held_out, found.examples))
     assert sorted([*found.assigned, *found.held_out, *found.examples]) == list(range(len(marks)))
+
+
+@pytest.mark.parametrize("marks", [range(16, 16 * 33, 16), [64] * 32, [16] * 31 + [1], [64] * 31 + [1]])
+def test_a_file_whose_prompts_give_no_row_to_a_kind_is_refused(marks):
+    with pytest.raises(TaskError, match="give no row to one of"):
+        split_of(marks)
 
 
 def test_a_held_out_row_stays_held_out_when_the_file_gets_more_rows():
@@ -164,19 +194,42 @@ PINNED_DRAW = [72, 28, 49, 41]
 PINNED_SPLIT = ([24, 40, 49, 77], [0, 17, 41, 69, 84, 89])
 
 
-@pytest.mark.parametrize("answer", ["72", "+72", "072", "72.0", "72.00", "144/2", " 72 ", "$72", "**72**", "72."])
+@pytest.mark.parametrize(
+    "answer", ["72", "+72", "072", "72.0", "72.00", "144/2", "+ 144/02", " 72 ", "$72", "**72**", "72."]
+)
 def test_a_number_is_correct_by_its_value(answer):
     assert earns(numbered("72"), answer)
 
 
 @pytest.mark.parametrize(
-    "answer", ["-72", "71.9", "7 2", "72 or 73", "72/0", "/1", ".", "$", "seventy-two", "7.2e1", "", "1/2/3"]
+    "answer",
+    [
+        "-72",
+        "71.9",
+        "7 2",
+        "72 or 73",
+        "72/0",
+        "/1",
+        ".",
+        "$",
+        "seventy-two",
+        "7.2e1",
+        "",
+        "1/2/3",
+        "144./2",
+        "144/+2",
+        "144/2.0",
+        "144 / 2",
+        "$$72",
+    ],
 )
 def test_another_text_is_no_correct_number(answer):
     assert not earns(numbered("72"), answer)
 
 
-@pytest.mark.parametrize(("one", "other"), [("1500", "1,500"), ("0.5", ".5"), ("1/2", "0.50"), ("-3", "\u22123")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("1500", "1,500"), ("0.5", ".5"), ("1/2", "0.50"), ("-3", "\u22123"), ("-1,000/2", "\u2212500")]
+)
 def test_long_and_short_forms_of_a_number_are_equal_by_value(one, other):
     assert earns(numbered(one), other)
 
@@ -199,12 +252,30 @@ def test_no_answer_makes_a_scorer_raise(answer, kind):
     assert score(task, f"<answer>{answer}</answer>") in {0, 1}
 
 
-@pytest.mark.parametrize("answer", ["B", "b", "(b)", "B.", "b)", "London", "LONDON", "B. London", "b) london"])
+@pytest.mark.parametrize(
+    "answer", ["B", "b", "(b)", "B.", "b)", "London", "LONDON", "B. London", "b) london", "(B) London", "(b: LONDON"]
+)
 def test_a_choice_is_correct_by_its_letter_or_its_text(answer):
     assert earns(Task("cities", "?", "B", {"choices": ["Paris", "London"]}, AnswerKind.CHOICE), answer)
 
 
-@pytest.mark.parametrize("answer", ["A", "Paris", "A. London", "B. Paris", "AB", "A or B", "C", "", "Paris London"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "A",
+        "Paris",
+        "A. London",
+        "B. Paris",
+        "AB",
+        "A or B",
+        "C",
+        "",
+        "Paris London",
+        "B London",
+        "B.London",
+        "(B)  London",
+    ],
+)
 def test_another_choice_or_two_of_them_are_incorrect(answer):
     assert not earns(Task("cities", "?", "B", {"choices": ["Paris", "London"]}, AnswerKind.CHOICE), answer)
 
@@ -213,6 +284,18 @@ def test_a_letter_that_is_the_text_of_another_choice_counts_as_the_letter():
     task = Task("letters", "?", "A", {"choices": ["B", "A"]}, AnswerKind.CHOICE)
     assert earns(task, "A")
     assert not earns(task, "B")
+
+
+def test_a_letter_beyond_the_choices_is_a_text():
+    task = Task("letters", "?", "A", {"choices": ["x", "y"]}, AnswerKind.CHOICE)
+    assert earns(task, "X")
+    assert not earns(task, "Y")
+
+
+def test_a_choice_that_begins_like_another_one_with_its_letter_is_correct_as_it_stands():
+    task = Task("names", "?", "B", {"choices": ["Jones", "A. Smith"]}, AnswerKind.CHOICE)
+    assert earns(task, "a. smith")
+    assert not earns(task, "A. Jones")
 
 
 def test_assigned_seeds_shuffle_the_choices_and_the_letter_follows():
