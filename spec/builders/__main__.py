@@ -25,6 +25,8 @@ KINDS = (
     "assignment",
     "item",
     "answer",
+    "row",
+    "comparison",
     "rollout",
 )
 NAME = re.compile("[a-z0-9]+([ -][a-z0-9]+)*")

@@ -3,6 +3,7 @@
 Only what a vector judges is changed; the contract (spec/conformance/README.md) promises readers that the rest is valid.
 """
 
+import hashlib
 import random
 from collections.abc import Callable, Sequence
 
@@ -28,6 +29,8 @@ JUDGED = {
     "assignment": ("issuer", "epoch", "counter", "k"),
     "item": ("seed", "dataset"),
     "answer": ("completion", "seed"),
+    "row": ("file", "file", "file", "seed"),
+    "comparison": ("completion",),
     "rollout": ("bytes",),
 }
 """By kind of request the inputs that are changed."""
@@ -60,7 +63,16 @@ class Mutations:
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
             key = rng.choice(keys)
             changed[key] = _changed(rng, key, changed[key], rng.choice(cases).input[key])
+        if "file" in changed:
+            # The manifest names the changed file. Else its hash alone would refuse it.
+            named, given = (_hash_in_manifest(each["file"]) for each in (case.input, changed))
+            changed["manifest"] = str(changed["manifest"]).replace(named, given)
         return case, {"kind": case.kind, "input": changed}
+
+
+def _hash_in_manifest(file: object) -> str:
+    """The SHA-256 of a file as the hexadecimal bytes of a manifest have it: as text."""
+    return hashlib.sha256(bytes.fromhex(str(file))).hexdigest().encode().hex()
 
 
 def _changed(rng: random.Random, key: str, value: object, other: object) -> object:

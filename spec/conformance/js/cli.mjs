@@ -6,6 +6,7 @@ import { Receiver, acceptEvidence, openMessage, verifyGroups } from './gossip.mj
 import { assign, readManifest, readTopic, requireOpen, requireShard, topics } from './manifest.mjs';
 import { readDelivery, readIntroductions, readListing, readRequest } from './pull.mjs';
 import { readBody, readHeader, readMessage, requireInline } from './rollout.mjs';
+import { makeRowItem, requireRowAnswer } from './rows.mjs';
 import { makeItem, requireAnswer } from './tasks.mjs';
 
 const KINDS = {
@@ -98,6 +99,14 @@ const KINDS = {
 
   answer({ dataset, config, seed, completion }) {
     requireAnswer(dataset, makeItem(dataset, decode(fromHex(config), 'task'), seed).answer, completion);
+  },
+
+  row({ manifest, file, seed }) {
+    return makeRowItem(toManifest(manifest), 0, fromHex(file), seed);
+  },
+
+  comparison({ answers, reference, choices, completion }) {
+    requireRowAnswer(answers, reference, choices, completion);
   },
 
   rollout({ manifest, bytes }) {

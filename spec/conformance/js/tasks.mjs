@@ -3,7 +3,7 @@
 import { encode, isInteger, isMapOf, require, sha256 } from './encoding.mjs';
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
-const BLANKS = ' \t\n\r';
+export const BLANKS = ' \t\n\r';
 const TAG = /(<\/?answer[ \t\r\n]*>)/i;
 const MAX_ANSWER = 4096;
 const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u00a0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000]/;
@@ -22,8 +22,9 @@ const MARKS = [
 ];
 const LANGUAGES = ['bash', 'json', 'latex', 'markdown', 'math', 'plaintext', 'python', 'text', 'txt'];
 
-// ANS-2: digits, or groups of three behind one kind of separator.
-const INTEGER = /^([+\-\u2212]?) ?([0-9]+|[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+|(?:\{,\}[0-9]{3})+))(?:\.0*)?$/;
+// ANS-2: a sign and a space, then digits, or groups of three behind one kind of separator.
+export const SIGNED_WHOLE = '([+\\-\\u2212]?) ?([0-9]+|[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+|(?:\\{,\\}[0-9]{3})+))';
+const INTEGER = new RegExp(`^${SIGNED_WHOLE}(?:\\.0*)?$`);
 const MAX_DIGITS = 1000;
 
 // For each dataset: the bounds of its configuration, how eight numbers make its item, and how answers are compared.
@@ -47,7 +48,7 @@ export function makeItem(dataset, config, seed) {
   return { question, answer, digest: sha256(encode([question, answer])) };
 }
 
-/** The item of a task of a manifest. Each dataset of the text has one turn and no file. */
+/** The item of a task of a manifest, for an implementation without files. Each dataset of the text has one turn. */
 export function makeTaskItem({ dataset, config, scorer, turns, source }, seed) {
   require(scorer === SCORER && turns === 1 && source === undefined, 'task', 'an unknown scorer version, turns or a file');
   return makeItem(dataset, config, seed);
@@ -55,13 +56,18 @@ export function makeTaskItem({ dataset, config, scorer, turns, source }, seed) {
 
 /** Refuse, by layer `answer`, an incorrect completion. */
 export function requireAnswer(dataset, reference, completion) {
+  const { equal } = requireDataset(dataset);
+  requireCorrect(reference, completion, (answer) => equal(answer, reference));
+}
+
+/** The same with a function that compares one stage of an answer. */
+export function requireCorrect(reference, completion, equal) {
   const answer = findAnswer(completion);
   require(answer !== undefined, 'answer', 'no answer');
   const limit = Math.min(4 * countCharacters(reference) + 64, MAX_ANSWER);
   require(answer !== '' && countCharacters(answer) <= limit, 'answer', 'the answer is empty or too long');
   require(!FORBIDDEN.test(answer), 'answer', 'the answer holds a forbidden character');
-  const { equal } = requireDataset(dataset);
-  require(stages(answer).some((stage) => equal(stage, reference)), 'answer', 'the answer differs from the reference');
+  require(stages(answer).some(equal), 'answer', 'the answer differs from the reference');
 }
 
 // Between the last opening tag that a closing tag follows and the first of these; undefined if there is none.
@@ -142,7 +148,7 @@ function equalIntegers(answer, reference) {
   return digits.length <= MAX_DIGITS && (parts[1] === '' || parts[1] === '+' ? value : -value) === BigInt(reference);
 }
 
-function equalTexts(answer, reference) {
+export function equalTexts(answer, reference) {
   return answer === reference;
 }
 
@@ -155,6 +161,6 @@ function trimBlanks(text) {
 }
 
 // Counts code points; `length` counts UTF-16 units.
-function countCharacters(text) {
+export function countCharacters(text) {
   return [...text].length;
 }

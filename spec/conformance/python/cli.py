@@ -12,6 +12,8 @@ import random
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -29,6 +31,7 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
+from sapo_node.storage.row_files import open_rows, place_of
 from sapo_node.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
 from sapo_node.trust.constants import Tier
 from sapo_node.trust.equivocation import EquivocationHandler
@@ -36,6 +39,7 @@ from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.requests import Scored
 from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
+    AnswerKind,
     Body,
     GetRequest,
     InventoryItem,
@@ -322,7 +326,10 @@ def _built(given: Input) -> Task:
 def _item(given: Input) -> Output:
     if given["dataset"] not in interop.DATASETS:
         raise Refused("task")
-    task = _built(given)
+    return _shown(_built(given))
+
+
+def _shown(task: Task) -> Output:
     return {
         "question": task.prompt,
         "answer": task.answer,
@@ -332,6 +339,26 @@ def _item(given: Input) -> Output:
 
 def _answer(given: Input) -> None:
     if not score(_built(given), given["completion"]):
+        raise Refused("answer")
+
+
+def _row(given: Input) -> Output:
+    tasks = _manifest(given).tasks
+    spec = tasks[0]
+    if spec.source is None:
+        raise Refused("file")  # the contract promises a file
+    with TemporaryDirectory() as folder:
+        place_of(Path(folder), spec.source.file).write_bytes(_bytes(given, "file"))
+        try:
+            task = open_rows(tasks, Path(folder))[spec.dataset].task(given["seed"])
+        except LocalError as error:
+            raise Refused("task") from error
+    return _shown(task)
+
+
+def _comparison(given: Input) -> None:
+    task = Task("", "", given["reference"], {"choices": given["choices"]}, AnswerKind(given["answers"]))
+    if not score(task, given["completion"]):
         raise Refused("answer")
 
 
@@ -382,6 +409,8 @@ _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
         "assignment": _assignment,
         "item": _item,
         "answer": _answer,
+        "row": _row,
+        "comparison": _comparison,
         "rollout": _rollout,
     }
 )
