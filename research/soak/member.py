@@ -65,7 +65,7 @@ class Member:
     def command(self) -> list[str]:
         """The command that starts the node."""
         command = [
-            *(sys.executable, "-P", "-m", "sapo_node", "start", "--json", "--no-mdns", "--dashboard", "off"),
+            *(sys.executable, "-P", "-m", "sapo_node", "start", "--json", "--network", "manual", "--dashboard", "off"),
             *("--swarm", str(self.swarm), "--key", str(self.folder / "node.key"), "--state", str(self.folder)),
             *("--listen", f"/ip4/127.0.0.1/tcp/{self.port}"),
         ]

@@ -94,7 +94,7 @@ def tour():
     folder = fork_servers().home
     command_there = partial(run, timeout=LIMIT, cwd=folder, errors="surrogateescape")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        for command in ("start --rounds 2 --no-mdns --dashboard off", "state backup backup.tar"):
+        for command in ("start --rounds 2 --network manual --dashboard off", "state backup backup.tar"):
             done = command_there("sapo-node", *command.split())
             assert done.returncode == 0, done
         state = folder / "state" / "sapo-node"

@@ -144,7 +144,7 @@ def test_no_key_is_made_where_the_state_cannot_be_kept(tmp_path, run_here):
     (tmp_path / "file").write_text("")
     places = ("--key", tmp_path / "node.key", "--state", tmp_path / "file")
     for command in (("start", "--no-train"), ("contribute", "--endpoint", "http://127.0.0.1:9", "--model", "m")):
-        code, said = run_here(main, *command, "--no-mdns", *places)
+        code, said = run_here(main, *command, "--network", "manual", *places)
         assert code == 1
         assert "choose another --state" in said.err
     assert not (tmp_path / "node.key").exists()
@@ -270,7 +270,7 @@ def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path, ran):
     (tmp_path / "model").mkdir()
     folder.mkdir()
     places = ("--key", folder / "node.key", "--state", folder / "state", "--listen", "/ip4/127.0.0.1/tcp/0")
-    started = ran("start", "--no-mdns", "--swarm", swarm, "--model", tmp_path / "model", *places)
+    started = ran("start", "--network", "manual", "--swarm", swarm, "--model", tmp_path / "model", *places)
     assert "model" in one_line_error(*started)
     assert (folder / "node.key").exists()
     with RunningProcess(folder, "--swarm", swarm, "--rounds", 1) as node:

@@ -14,8 +14,9 @@ from processes import RunningProcess, sapo_node, write_swarm
 from sapo_adversary.load.keys import identity_of
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.doctor import State, _learner, check_bootstrap, examine
+from sapo_node.cli.doctor import State, _learner, check_bootstrap, check_router, examine
 from sapo_node.cli.main import main
+from sapo_node.net.pcp import Mapping, MappingError
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
@@ -185,3 +186,39 @@ def test_a_bootstrap_that_is_not_there_is_bad():
 def test_a_node_that_runs_is_said_to_run(relay):
     folder, _ = relay
     assert "a node is running" in finding("state", folder, folder / "doctored.toml").text
+
+
+def router(host):
+    """A way to ask a router whose outer address is `host`, and the seconds that it was asked for."""
+    asked = []
+
+    async def ask(port, seconds):
+        asked.append(seconds)
+        return Mapping(host, port, seconds, "PCP")
+
+    return ask, asked
+
+
+def test_a_router_that_forwards_ports_is_good_and_keeps_no_mapping():
+    ask, asked = router("9.9.9.9")
+    found = trio.run(check_router, [ask])
+    assert found.state is State.GOOD
+    assert "by PCP" in found.text
+    assert asked[-1] == 0
+
+
+def test_a_router_behind_another_router_is_doubtful():
+    ask, _ = router("100.64.3.4")
+    found = trio.run(check_router, [ask])
+    assert found.state is State.DOUBTFUL
+    assert "another router is in front of it" in found.text
+
+
+def test_a_router_that_forwards_no_port_is_doubtful_and_says_what_to_do():
+    async def ask(_port, _seconds):
+        raise MappingError("the router does not answer by PCP or NAT-PMP")
+
+    found = trio.run(check_router, [ask])
+    assert found.state is State.DOUBTFUL
+    assert "does not answer" in found.text
+    assert "--announce" in found.advice

@@ -180,11 +180,11 @@ async def test_what_another_major_version_signs_is_refused_by_its_signature(tmp_
 async def test_a_node_whose_operator_names_no_peer_dials_and_prints_those_beside_its_manifest(
     tmp_path, swarm, swarm_file
 ):
-    with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--no-train", "--no-mdns") as met:
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--no-train", "--network", "manual") as met:
         address = await started(met)
         hinted = tmp_path / "hinted.toml"
         hinted.write_text(render_manifest(replace(swarm, bootstrap=(address,))))
-        with RunningProcess(tmp_path / "b", "--swarm", hinted, "--no-train", "--no-mdns") as node:
+        with RunningProcess(tmp_path / "b", "--swarm", hinted, "--no-train", "--network", "manual") as node:
             await until(node, lambda event: event["event"] == "notice" and f"names: {address}" in event["text"])
             await until(node, lambda event: event["event"] == "notice" and "connected to" in event["text"])
 

@@ -17,7 +17,18 @@ def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_forc
     monkeypatch.chdir(tmp_path)
     written = tmp_path / "node.toml"
     written.write_text("# mine\n")
-    asked = ("init", "--prompts", 2, "--state", "state", "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json")
+    asked = (
+        "init",
+        "--prompts",
+        2,
+        "--state",
+        "state",
+        "--network",
+        "manual",
+        "--listen",
+        "/ip4/127.0.0.1/tcp/0",
+        "--json",
+    )
     code, refused = run_here(main, *asked)
     assert code == 1
     assert refused.err == "error: node.toml exists: give another path, or overwrite it with --force\n"
@@ -31,7 +42,7 @@ def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_forc
     assert 0 < said["expected"]["round_seconds"] <= said["expected"]["full_round_seconds"]
     meant = {"lora": 0, "learning_rate": 2e-4, "dtype": "float32", "max_tokens": 80, "examples": 0}
     listen = ("/ip4/127.0.0.1/tcp/0",)
-    assert load_config(Path("node.toml")) == Config(state="state", mdns=False, listen=listen, **meant)
+    assert load_config(Path("node.toml")) == Config(state="state", network="manual", listen=listen, **meant)
     assert stat.S_IMODE((tmp_path / "node.key").stat().st_mode) == 0o600
     assert "not started yet" in run_here(main, "status", "--state", "state")[1].out
 
@@ -43,7 +54,9 @@ def test_the_node_of_a_configuration_is_the_same_from_every_folder(tmp_path, mon
     elsewhere.mkdir()
     for here, file in ((home, "node.toml"), (elsewhere, "../home/other.toml")):
         monkeypatch.chdir(here)
-        begun = run_here(main, "init", file, "--no-train", "--state", "state", "--key", f"{here.name}.key", "--no-mdns")
+        begun = run_here(
+            main, "init", file, "--no-train", "--state", "state", "--key", f"{here.name}.key", "--network", "manual"
+        )
         assert begun[0] == 0, begun[1].err
         monkeypatch.chdir(tmp_path)
         code, told = run_here(main, "status", "--config", (here / file).resolve())

@@ -41,7 +41,7 @@ def run(output, *arguments):
 @pytest.mark.slow
 def test_a_node_outlives_its_output_and_says_so_once(output, form, tmp_path, run_here):
     node = ("--key", tmp_path / "node.key", "--state", tmp_path / "state")
-    (tmp_path / "node.toml").write_text('mdns = false\ndashboard = "off"\nlocal = 1\neval_every = 0\n')
+    (tmp_path / "node.toml").write_text('network = "manual"\ndashboard = "off"\nlocal = 1\neval_every = 0\n')
     code, said = run(output, "start", "--config", tmp_path / "node.toml", "--rounds", 1, *node, *form)
     assert code == 0, said
     assert said.count("cannot write to standard output") == 1

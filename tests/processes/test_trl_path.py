@@ -80,7 +80,7 @@ def test_the_printed_commands_make_trl_a_member_of_a_swarm_of_three(tmp_path):
     shutil.copy(ROOT / "examples/trl_grpo.py", folder)
     here = {  # a swarm of this test alone, on loopback, and without mDNS, which not every machine has
         "SAPO_NODE_SWARM": str(swarm),
-        "SAPO_NODE_MDNS": "false",
+        "SAPO_NODE_NETWORK": "manual",
         "SAPO_NODE_LISTEN": "/ip4/127.0.0.1/tcp/0",
         "SAPO_NODE_FILTERS": "",  # what passes filters hangs on the keys
         "TRL_EXPERIMENTAL_SILENCE": "1",

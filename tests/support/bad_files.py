@@ -75,7 +75,7 @@ CONFIGS = {
     "type": 'local = "four"',
     "list": 'trusted = "12D3KooW"',
     "numbers": "listen = [4001]",
-    "yes": "mdns = 1",
+    "yes": "sandbox = 1",
     "range": "local = 0",
     "rate": "learning_rate = nan",
     "filters": 'filters = ["nonsense"]',
@@ -85,11 +85,11 @@ CONFIGS = {
     "both": 'trusted = ["{other}"]\nbanned = ["{other}"]',
     "external": 'external = "many"',
     "broken": "local = [4",
-    "again": "local = 4\nmdns = true\nlocal = 5",
+    "again": "local = 4\nsandbox = true\nlocal = 5",
     "section": "[node]\nlocal = 4",
     "mark": "\ufefflocal = 4",
     "crlf_mark": "\ufeff# a\r\nlocal = 4\r\n",
-    "zero": "local = 4\nmdns = \0",
+    "zero": "local = 4\nsandbox = \0",
     "tilde": 'state = "~nobody-has-this-name/x"',
 }
 """See `configs/NAME.toml`."""

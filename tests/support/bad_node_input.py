@@ -3,7 +3,7 @@
 Files are those of `bad_files.py`; words are regular expressions, all of which must be found, whatever their case.
 """
 
-FRESH = "--no-mdns --key new/own/node.key --state new/own/state"
+FRESH = "--network manual --key new/own/node.key --state new/own/state"
 NAMES = {
     "fresh": FRESH,
     "relay": f"start --no-train {FRESH}",
@@ -165,7 +165,7 @@ config configs/red.toml                     | 1 | unknown key & sapo-node config
 config configs/type.toml                    | 1 | local is .* & a whole number from 1 to 16
 config configs/list.toml                    | 1 | trusted is .* & a list of strings
 config configs/numbers.toml                 | 1 | listen is .* & a list of strings
-config configs/yes.toml                     | 1 | mdns is .* & true or false
+config configs/yes.toml                     | 1 | sandbox is .* & true or false
 config configs/range.toml                   | 1 | local is 0 & whole number from 1 to 16
 config configs/rate.toml                    | 1 | learning_rate is nan & above 0
 config configs/filters.toml                   | 1 | filters is .*'nonsense' & give some of & n-gram
@@ -400,7 +400,7 @@ state restore cats.tar --state new/state          | 1 | cats.tar & {no-backup}
 # doctor, where it cannot begin.
 doctor --swarm nowhere                      | 1 | no manifest 'nowhere'
 doctor --config missing.toml                | 1 | missing.toml & {absent}
-doctor --mdns-off                           | 2 | no such option
+doctor --network-off                        | 2 | no such option
 """
 
 REPORTS = r"""

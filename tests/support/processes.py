@@ -156,7 +156,7 @@ class RunningProcess:
         self._stderr = (self.folder / "stderr").open("a")
         listen = ("--listen", f"/ip4/{address}/tcp/0")
         where = ("--key", self.folder / "node.key", "--state", self.folder / "state", *listen)
-        arguments = list(map(str, (command, "--json", "--no-mdns", *where, *arguments)))
+        arguments = list(map(str, (command, "--json", "--network", "manual", *where, *arguments)))
         self._read_end, output = os.pipe()
         try:
             if within:

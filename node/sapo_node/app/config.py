@@ -183,7 +183,13 @@ class Config:
     bootstrap: tuple[str, ...] = _setting(
         (), "Network", "Nodes to dial at the start, as multiaddresses that end in /p2p/<peer id>.", unit="MULTIADDR"
     )
-    mdns: bool = _setting(True, "Network", "Find nodes of the same swarm on the local network.")
+    network: str = _setting(
+        AUTO,
+        "Network",
+        "With `auto` the node finds nodes of the same swarm on the local network (mDNS), and asks the router to "
+        "forward its port (PCP, NAT-PMP or UPnP). With `manual` it does neither.",
+        choices=(AUTO, "manual"),
+    )
     dashboard: str = _setting(
         "127.0.0.1:0",
         "Network",

@@ -56,6 +56,7 @@ from sapo_node.observability.overview import Overview, overview
 from sapo_node.observability.stored import Level, Notice, Role, SessionFacts
 from sapo_node.processes.clock import SystemClock
 from sapo_node.processes.limits import raise_limit
+from sapo_node.sampling.mix import AUTO
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
@@ -165,7 +166,8 @@ class RunningNode:
             bootstrap=bootstrap_of(self._config.bootstrap, self._swarm.manifest),
             anchors=anchors.addresses,
             known=known.addresses,
-            discover=self._config.mdns,
+            discover=self._config.network == AUTO,
+            map_port=self._config.network == AUTO,
         )
         settings.require_usable()
         curves.require_installed(self._config.log_to)

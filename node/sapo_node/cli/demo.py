@@ -180,7 +180,14 @@ class Demo:
         for number in numbers:
             folder = self._folder / f"node{number}"
             folder.mkdir()
-            command = [*self._command(folder, "start"), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
+            command = [
+                *self._command(folder, "start"),
+                "--listen",
+                "/ip4/127.0.0.1/tcp/0",
+                "--network",
+                "manual",
+                "--json",
+            ]
             member = Member(f"node {number}", folder, await self._start_process(nursery, [*command, *bootstrap]))
             members.append(member)
             nursery.start_soon(self._listen, member)

@@ -5,7 +5,9 @@ import ipaddress
 import json
 import os
 import platform
+import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -31,13 +33,15 @@ from sapo_node.app.state import (
 )
 from sapo_node.cli.backup import RESTORING
 from sapo_node.learner.client import require_installed
-from sapo_node.net import addresses
+from sapo_node.net import addresses, port_mapping
 from sapo_node.net.addresses import require_bootstrap
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
+from sapo_node.net.pcp import NONCE_BYTES, MappingError
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.explain import moment
 from sapo_node.observability.history import History
+from sapo_node.sampling.mix import AUTO
 from sapo_node.storage.files import abandoned
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key, require_folder
 from sapo_node.verification.catalogue import require_catalogue
@@ -52,6 +56,12 @@ LEARNER_SECONDS = 300.0
 """Seconds in which torch must start and the model must load. A slow disk takes minutes to read a large model."""
 REACH_SECONDS = 15.0
 """Seconds in which a bootstrap peer must answer."""
+_FORWARD = (
+    "a node that dials other nodes needs no change. For other nodes to dial this one, forward a port of the router, "
+    "give that port to --listen, and give the public address to --announce"
+)
+_TRIAL_SECONDS = 120
+"""Lifetime of the mapping that `doctor` asks a router for, and removes."""
 _TIME_ERROR = 5
 """The result of adjtimex(2) if nothing synchronises the clock."""
 
@@ -101,7 +111,7 @@ async def examine(config: Config) -> AsyncGenerator[Finding, None]:
     for finding in _state(config, manifest, identity):
         yield finding
     yield _clock()
-    for finding in check_addresses(config, _addresses(config, manifest, identity)):
+    async for finding in check_addresses(config, _addresses(config, manifest, identity)):
         yield finding
     for finding in await trio.to_thread.run_sync(_learner, config, manifest):
         yield finding
@@ -314,12 +324,12 @@ async def _tasks(manifest: Manifest, sandbox: Sandbox) -> Finding:
     return good("tasks", f"this node can build and score all {len(manifest.tasks)}")
 
 
-def check_addresses(config: Config, running: tuple[str, ...]) -> Iterator[Finding]:
+async def check_addresses(config: Config, running: tuple[str, ...]) -> AsyncGenerator[Finding, None]:
     """Check whether the node can listen, and whether peers beyond the local network could dial it. `running` are the
     addresses of the node if it is running.
     """
     if running:
-        yield good("listen", f"the running node listens; its port is in {running[0]}")
+        yield good("listen", f"the running node listens; its port is in {running[-1]}")
         yield _reachable(running)
         return
     try:
@@ -332,18 +342,35 @@ def check_addresses(config: Config, running: tuple[str, ...]) -> Iterator[Findin
     except LocalError as error:
         yield bad("listen", error)
         return
-    yield _reachable(announce or addresses.expand(listen))
+    if announce or config.network != AUTO or port_mapping.port_to_map(listen) is None:
+        yield _reachable(announce or addresses.expand(listen))
+    else:
+        yield await check_router(port_mapping.ways_here(secrets.token_bytes(NONCE_BYTES)))
 
 
 def _reachable(known: tuple[str, ...]) -> Finding:
     if any(ipaddress.ip_address(addresses.host_of(each)).is_global for each in known if _is_ip(each)):
         return good("reachable", f"announces {', '.join(known)}; only other machines can test whether they answer")
     return doubtful(
-        "reachable",
-        f"announces {', '.join(known)}; peers beyond the local network cannot dial these",
-        "a node that dials other nodes needs no change. For other nodes to dial this one, forward a port of the "
-        "router, give that port to --listen, and give the public address to --announce",
+        "reachable", f"announces {', '.join(known)}; peers beyond the local network cannot dial these", _FORWARD
     )
+
+
+async def check_router(ways: list[port_mapping.Ask]) -> Finding:
+    """Ask the router to forward a port that no program uses, and remove the mapping again."""
+    with socket.create_server(("", 0)) as unused:
+        port = unused.getsockname()[1]
+    try:
+        mapping = await port_mapping.first_mapping(ways, port, _TRIAL_SECONDS)
+    except MappingError as error:
+        return doubtful(
+            "reachable", f"behind a router that forwards no port: {error}", f"turn on PCP or UPnP in it. {_FORWARD}"
+        )
+    await port_mapping.remove_mapping(ways, port)
+    text = f"behind a router with the address {mapping.host}, which forwards ports by {mapping.by}"
+    if ipaddress.ip_address(mapping.host).is_global:
+        return good("reachable", f"{text}; the node will announce it")
+    return doubtful("reachable", f"{text}; that address is private, so another router is in front of it", _FORWARD)
 
 
 def _is_ip(place: str) -> bool:

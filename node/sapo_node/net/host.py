@@ -214,6 +214,7 @@ class Session:
         self._tcp = TrackedTcp()
         self._expanded: tuple[tuple[str, ...], float, list[Any]] | None = None
         self.bound: tuple[str, ...] = ()
+        self._mapped = ""
         self.host = build_host(seed, self._tcp, self._advertised, gossip.defences)
         self.swarm = self.host.get_network()
         self.swarm.register_notifee(self)
@@ -255,9 +256,14 @@ class Session:
         # The library calls this with every RPC, and the interfaces of this machine seldom change.
         asked = tuple(str(address) for address in bound)
         if self._expanded is None or self._expanded[0] != asked or trio.current_time() > self._expanded[1]:
-            found = [Multiaddr(address) for address in addresses.expand(asked)]
+            found = [Multiaddr(address) for address in (self._mapped, *addresses.expand(asked)) if address]
             self._expanded = (asked, trio.current_time() + INTERFACES_SECONDS, found)
         return self._expanded[2]
+
+    def announce_mapped(self, outer: str) -> None:
+        """Announce the outer address that a router forwards to this node before the others; none if it is empty."""
+        self._mapped = outer
+        self._expanded = None
 
     @property
     def advertised(self) -> tuple[str, ...]:

@@ -151,8 +151,30 @@ class BootstrapReached:
         return f"bootstrap {self.address} is reachable again"
 
 
+@dataclass(frozen=True, slots=True)
+class PortMapped:
+    """A router forwards its port to this node, or no longer does so."""
+
+    address: str
+    """The outer address, as a multiaddress. Empty if the router no longer forwards a port."""
+    by: str = ""
+    """The protocol of the router."""
+
+    def __str__(self) -> str:
+        if not self.address:
+            return "the router no longer forwards a port to this node"
+        return f"the router forwards {self.address} to this node (by {self.by})"
+
+
 NetworkNotice = (
-    PeerConnected | PeerGone | OtherSwarm | Malformed | ServiceRestarted | BootstrapUnreachable | BootstrapReached
+    PeerConnected
+    | PeerGone
+    | OtherSwarm
+    | Malformed
+    | ServiceRestarted
+    | BootstrapUnreachable
+    | BootstrapReached
+    | PortMapped
 )
 
 Notify = Callable[[NetworkNotice], None]

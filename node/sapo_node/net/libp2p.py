@@ -4,6 +4,7 @@ Any node can be a bootstrap peer. A node that starts without --bootstrap listens
 pass this address as --bootstrap. Nodes on one LAN or one machine find each other by mDNS, without --bootstrap.
 """
 
+import hashlib
 import logging
 import random
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_node.net import addresses
+from sapo_node.net import addresses, pcp, port_mapping
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover, seek
 from sapo_node.net.host import Listening, Session
@@ -31,6 +32,7 @@ from sapo_node.net.interface import (
     PeerConnected,
     PeerGone,
     PeerInfo,
+    PortMapped,
     Requests,
     ServiceRestarted,
     Verdict,
@@ -142,6 +144,7 @@ class Libp2pNetwork:
                     self._listen = session.bound  # the next session takes the same ports
                     self.addresses = session.advertised
                     nursery.start_soon(self._seek_peers, stop)
+                    nursery.start_soon(self._map_port, session, stop)
                     self._up.set()
                     ready()
 
@@ -184,6 +187,24 @@ class Libp2pNetwork:
             if self._settings.discover:
                 bare = tuple(text.rpartition("/p2p/")[0] for text in self.addresses)
                 nursery.start_soon(discover, Beacon(self._settings.network_id, self.peer_id, bare), self._dialer.want)
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _map_port(self, session: Session, stop: trio.Event) -> None:
+        """Ask the router to forward the listening port, until `stop` is set."""
+        port = port_mapping.port_to_map(session.bound)
+        if not self._settings.map_port or self._announce or port is None:
+            return
+
+        def changed(mapping: pcp.Mapping | None) -> None:
+            outer = f"/ip4/{mapping.host}/tcp/{mapping.port}" if mapping else ""
+            session.announce_mapped(outer)
+            self.addresses = session.advertised
+            self._notify(PortMapped(outer, mapping.by if mapping else ""))
+
+        nonce = hashlib.blake2b(b"port mapping", key=self._settings.seed, digest_size=pcp.NONCE_BYTES).digest()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(port_mapping.keep_mapping, port_mapping.ways_here(nonce), port, changed)
             await stop.wait()
             nursery.cancel_scope.cancel()
 

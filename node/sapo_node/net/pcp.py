@@ -44,6 +44,8 @@ class Mapping:
     port: int
     seconds: int
     """Lifetime."""
+    by: str
+    """The protocol of the router."""
 
 
 def pcp_request(nonce: bytes, host: str, port: int, seconds: int) -> bytes:
@@ -73,7 +75,7 @@ def read_pcp_answer(data: bytes, nonce: bytes, port: int) -> Mapping | None:
     if result:
         raise MappingError(f"the router refuses a port mapping by PCP, result {result}")
     host = ipaddress.IPv6Address(address).ipv4_mapped
-    return Mapping(str(host), outer, seconds) if host and outer else None
+    return Mapping(str(host), outer, seconds, "PCP") if host and outer else None
 
 
 def address_request() -> bytes:

@@ -1,7 +1,7 @@
 """Asks the router to forward the listening port: by PCP or NAT-PMP of the default gateway, else by UPnP.
 
-A mapping lasts SECONDS at most, and the node renews it when half of its time has passed. A router that restarts has
-forgotten it, so the node renews it at the latest after RENEW_SECONDS. The node removes it when it stops.
+The node asks for SECONDS, and renews the mapping when half of the granted time has passed. A router that restarted has
+no mapping, so the node renews it after RENEW_SECONDS at the latest. The node removes the mapping when it stops.
 
 Only IPv4 has such routers. Any machine on the local network can answer for UPnP. A wrong answer leads to an address
 that does not answer: peers check each address before they pass it on.
@@ -9,29 +9,27 @@ that does not answer: peers check each address before they pass it on.
 
 import ipaddress
 import logging
-import secrets
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import miniupnpc
 import trio
 
-from sapo_node.net import pcp
+from sapo_node.net import addresses, pcp
 from sapo_node.net.pcp import Mapping, MappingError, OldRouterError
 
 log = logging.getLogger(__name__)
 
-SECONDS = 3_600  # that a mapping lasts
-SHORTEST_RENEWAL_SECONDS, RENEW_SECONDS = 30.0, 300.0
-RETRY_SECONDS = 600.0  # after no router gave a mapping
+SECONDS = 3_600  # of a mapping
+SHORTEST_RENEWAL_SECONDS, RENEW_SECONDS = 30.0, 300.0  # from one request to the next
 WAITS = (0.25, 0.5, 1.0)  # seconds for an answer; the request is sent again after each (RFC 6886 section 3.1)
 UPNP_SECONDS = 20.0
 UPNP_SEARCH_MILLISECONDS = 1_000
-STOP_SECONDS = 1.0
-_LOWEST_PORT = 1_024
+STOP_SECONDS = 2.0
 _ROUTES = Path("/proc/net/route")
 
 T = TypeVar("T")
@@ -41,10 +39,27 @@ Ask = Callable[[int, int], Awaitable[Mapping]]
 MappingError."""
 
 
-def ways_here() -> list[Ask]:
-    """Return the ways to ask the router of this machine, the best first."""
+def ways_here(nonce: bytes) -> list[Ask]:
+    """Return the ways to ask the router of this machine, the best first.
+
+    `nonce` has NONCE_BYTES secret bytes. A router gives a mapping again only to the nonce that it was made with.
+    """
     gateway = default_gateway()
-    return [Gateway(gateway).ask, ask_by_upnp] if gateway else [ask_by_upnp]
+    return [Gateway(gateway, nonce).ask, ask_by_upnp] if gateway else [ask_by_upnp]
+
+
+def port_to_map(listen: Iterable[str]) -> int | None:
+    """Return the listening port that a router could forward; None if no router is between this machine and the
+    Internet, or the node listens only for this machine.
+    """
+    hosts = {}
+    for address in addresses.expand(listen):
+        parts = addresses.parts_of(address)
+        if "ip4" in parts:
+            hosts[ipaddress.IPv4Address(parts["ip4"])] = int(parts["tcp"])
+    if any(host.is_global for host in hosts):
+        return None
+    return next((port for host, port in hosts.items() if not (host.is_loopback or host.is_link_local)), None)
 
 
 async def keep_mapping(ways: list[Ask], port: int, changed: Callable[[Mapping | None], None]) -> None:
@@ -54,32 +69,42 @@ async def keep_mapping(ways: list[Ask], port: int, changed: Callable[[Mapping | 
     held: Mapping | None = None
     try:
         while True:
-            found, ways = await _first(ways, port)
+            try:
+                found = await first_mapping(ways, port, SECONDS)
+            except MappingError as error:
+                log.info("%s", error)
+                found = None
             if (found and (found.host, found.port)) != (held and (held.host, held.port)):
                 changed(found)
             held = found
-            await trio.sleep(_pause(held))
+            half = held.seconds / 2 if held else RENEW_SECONDS
+            await trio.sleep(min(max(half, SHORTEST_RENEWAL_SECONDS), RENEW_SECONDS))
     finally:
         if held is not None:
-            with trio.CancelScope(deadline=trio.current_time() + STOP_SECONDS, shield=True):
-                await _first(ways[:1], port, seconds=0)
+            await remove_mapping(ways, port)
 
 
-def _pause(held: Mapping | None) -> float:
-    """Return the seconds to the next request."""
-    if held is None:
-        return RETRY_SECONDS
-    return min(max(held.seconds / 2, SHORTEST_RENEWAL_SECONDS), RENEW_SECONDS)
+async def first_mapping(ways: list[Ask], port: int, seconds: int) -> Mapping:
+    """Return the mapping of the first way that gives one, and move that way to the front of `ways`.
 
-
-async def _first(ways: list[Ask], port: int, seconds: int = SECONDS) -> tuple[Mapping | None, list[Ask]]:
-    """Return the mapping of the first way that gives one, and the ways in the order in which to try them next."""
+    Raises MappingError if none does.
+    """
+    causes = []
     for way in ways:
         try:
-            return await way(port, seconds), [way, *(each for each in ways if each is not way)]
+            mapping = await way(port, seconds)
         except MappingError as error:
-            log.debug("no port mapping: %s", error)
-    return None, ways
+            causes.append(str(error))
+        else:
+            ways.insert(0, ways.pop(ways.index(way)))
+            return mapping
+    raise MappingError("; ".join(causes))
+
+
+async def remove_mapping(ways: list[Ask], port: int) -> None:
+    """Remove the mapping that the first way gave. It takes at most STOP_SECONDS, also while cancelled."""
+    with trio.CancelScope(deadline=trio.current_time() + STOP_SECONDS, shield=True), suppress(MappingError):
+        await ways[0](port, 0)
 
 
 def default_gateway(table: str | None = None) -> str:
@@ -100,9 +125,9 @@ def default_gateway(table: str | None = None) -> str:
 class Gateway:
     """A router that speaks PCP or NAT-PMP."""
 
-    def __init__(self, host: str, port: int = pcp.PORT) -> None:
+    def __init__(self, host: str, nonce: bytes, port: int = pcp.PORT) -> None:
         self._place = host, port
-        self._nonce = secrets.token_bytes(pcp.NONCE_BYTES)
+        self._nonce = nonce
 
     async def ask(self, port: int, seconds: int) -> Mapping:
         """See `Ask`."""
@@ -116,9 +141,9 @@ class Gateway:
                     host = await _answer(link, pcp.address_request(), pcp.read_address_answer)
                     request = pcp.port_request(port, seconds)
                     outer, granted = await _answer(link, request, lambda data: pcp.read_port_answer(data, port))
-                    return Mapping(host, outer, granted)
+                    return Mapping(host, outer, granted, "NAT-PMP")
         except OSError as error:
-            raise MappingError(f"the router does not answer: {error.strerror}") from error
+            raise MappingError(f"the router does not answer by PCP: {error.strerror}") from error
 
 
 async def _answer(link: trio.socket.SocketType, request: bytes, read: Callable[[bytes], T | None]) -> T:
@@ -129,7 +154,7 @@ async def _answer(link: trio.socket.SocketType, request: bytes, read: Callable[[
                 answer = read(await link.recv(pcp.MAX_ANSWER_BYTES + 1))
                 if answer is not None:
                     return answer
-    raise MappingError("the router does not answer")
+    raise MappingError("the router does not answer by PCP or NAT-PMP")
 
 
 async def ask_by_upnp(port: int, seconds: int) -> Mapping:
@@ -147,15 +172,10 @@ def _upnp(port: int, seconds: int) -> Mapping:
         router.discover()
         router.selectigd()
         host = str(ipaddress.IPv4Address(router.externalipaddress()))
-        if not seconds:
+        if seconds:
+            router.addportmapping(port, "TCP", router.lanaddr, port, "sapo-node", "", seconds)
+        else:
             router.deleteportmapping(port, "TCP")
-            return Mapping(host, port, 0)
-        outer = port
-        try:
-            router.addportmapping(outer, "TCP", router.lanaddr, port, "sapo-node", "", seconds)
-        except Exception:  # noqa: BLE001 - the library raises only Exception; another machine may have this port
-            outer = _LOWEST_PORT + secrets.randbelow(65_536 - _LOWEST_PORT)
-            router.addportmapping(outer, "TCP", router.lanaddr, port, "sapo-node", "", seconds)
-        return Mapping(host, outer, seconds)
+        return Mapping(host, port, seconds, "UPnP")
     except Exception as error:  # the library raises only Exception
         raise MappingError(f"no router maps a port by UPnP: {error}") from error

@@ -79,6 +79,8 @@ class NetworkSettings:
     """Peers that this node dialled before its restart. They are dialled as any peer of the address book."""
     discover: bool = True
     """True if to find nodes of the same swarm on the LAN and on this machine by mDNS."""
+    map_port: bool = True
+    """True if to ask the router to forward the listening port, unless `announce` names addresses."""
     defences: NetworkDefences = NETWORK_DEFENDED
 
     def require_usable(self) -> None:

@@ -160,7 +160,7 @@ BAD_VARIABLES = {
     "a rate that is no number": ("SAPO_NODE_LEARNING_RATE", "nan", "LEARNING_RATE is nan"),
     "a number beyond its bounds": ("SAPO_NODE_LOCAL", "0", "SAPO_NODE_LOCAL is 0; give a whole number from 1 to 16"),
     "a number of 5,000 digits": ("SAPO_NODE_LOCAL", "1" * 5_000, "give a whole number"),
-    "text for a switch": ("SAPO_NODE_MDNS", "on", "SAPO_NODE_MDNS is 'on'; give true or false"),
+    "text for a switch": ("SAPO_NODE_SANDBOX", "on", "SAPO_NODE_SANDBOX is 'on'; give true or false"),
     "no file": ("SAPO_NODE_CONFIG", "/nowhere.toml", "nowhere.toml; make one with"),
 }
 
@@ -194,7 +194,7 @@ BAD = {
     "text for a number": ('local = "4"', "local is '4'; give a whole number from 1 to 16$"),
     "a boolean for a number": ("local = true", "local is True; give a whole number"),
     "a number for a text": ("model = 7", "model is 7; give text$"),
-    "a number for a boolean": ("mdns = 1", "mdns is 1; give true or false$"),
+    "a number for a boolean": ("sandbox = 1", "sandbox is 1; give true or false$"),
     "one string for a list": ('bootstrap = "x"', "list of strings"),
     "no local groups": ("local = 0", "local is 0"),
     "an unknown external objective": ('external_objective = "none"', "positive-only, on-policy"),

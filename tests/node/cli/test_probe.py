@@ -111,7 +111,7 @@ def test_the_table_says_how_many_tasks_can_be_learnt():
 
 
 def test_a_configuration_as_options_is_one_that_start_takes_and_names_what_differs_from_the_defaults():
-    changed = replace(SMOLLM, lora=8, learning_rate=1e-4, thinking=True, mdns=False, log_to=("jsonl",))
+    changed = replace(SMOLLM, lora=8, learning_rate=1e-4, thinking=True, network="manual", log_to=("jsonl",))
     words = as_options(changed)
     assert words[:2] == ["--swarm", "smollm2-easy"]
     assert "--model" not in words

@@ -1,9 +1,10 @@
 """A node in a process of its own, to be killed: `peer_process.py <number> <network id> <listen> [<bootstrap>...]`.
 
-Prints its address when it listens and accepts every message.
+Prints its address when it listens, then a line for each notice. It accepts every message.
 """
 
 import sys
+from contextlib import suppress
 
 import trio
 from nacl.signing import SigningKey
@@ -18,6 +19,11 @@ async def accept(_sender: str, _data: bytes) -> Verdict:
     return Verdict.ACCEPT
 
 
+def say(text: object) -> None:
+    with suppress(BrokenPipeError):
+        print(text, flush=True)  # noqa: T201 - what this process is for
+
+
 async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> None:
     seed = bytes([int(number)]) * 32
     settings = NetworkSettings(
@@ -29,11 +35,10 @@ async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> No
     )
     channels = {f"/sapo/2/{network_id}/rollouts/0": Channel(accept, 900_000)}
     name = peer_id(bytes(SigningKey(seed).verify_key))
-    network = Libp2pNetwork(settings, name, channels, admit=lambda _: True, notify=lambda _: None)
+    network = Libp2pNetwork(settings, name, channels, admit=lambda _: True, notify=say)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
-        sys.stdout.write(network.addresses[-1] + "\n")
-        sys.stdout.flush()
+        say(network.addresses[-1])
 
 
 trio.run(main, *sys.argv[1:])

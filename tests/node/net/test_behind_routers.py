@@ -1,12 +1,17 @@
 """Nodes behind home routers, in a lab of network namespaces."""
 
-import json
+import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
+from typing import Any
 
 import pytest
 
@@ -14,10 +19,11 @@ from router_lab import Host, Lab, Nat, Router, reason_without
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why := reason_without()), reason=why)]
 
+PEER_PROCESS = Path(__file__).with_name("peer_process.py")
+SWARM = "ab" * 32
 UPNPD = """
 ext_ifname=outer
 listening_ip=segment
-enable_natpmp=yes
 enable_upnp=yes
 secure_mode=yes
 uuid=f7554ebe-9eac-4bcf-8e40-7c44dd711e77
@@ -33,17 +39,6 @@ table inet filter {
     chain postrouting { type nat hook postrouting priority srcnat; jump postrouting_miniupnpd; }
 }
 """
-MAP = """
-import json, sys, trio
-from sapo_node.net import port_mapping
-ways = {"pcp": port_mapping.Gateway(port_mapping.default_gateway()).ask, "upnp": port_mapping.ask_by_upnp}
-mapping = trio.run(ways[sys.argv[1]], 4001, 600)
-print(json.dumps([mapping.host, mapping.port]))
-"""
-ECHO = (
-    "import socket; s = socket.create_server(('0.0.0.0', 4001)); print('up', flush=True); s.accept()[0].send(b'here')"
-)
-DIAL = "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 3).recv(9).decode())"
 
 
 @pytest.fixture
@@ -52,18 +47,65 @@ def lab() -> Iterator[Lab]:
         yield lab
 
 
+class Node:
+    """A node on a host of the lab, and the lines that it has printed."""
+
+    def __init__(self, host: Host, number: int, port: int = 0, *bootstrap: str) -> None:
+        argv = [sys.executable, str(PEER_PROCESS), str(number), SWARM, f"/ip4/0.0.0.0/tcp/{port}", *bootstrap]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = host.start(argv, stdout=subprocess.PIPE, env=environment)
+        self._lines: Queue[str] = Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.peer_id = self.until("/p2p/(.*)")
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def until(self, pattern: str, within: float = 30.0) -> str:
+        """Wait for a line that the pattern is in, and return its first group."""
+        deadline = time.monotonic() + within
+        while True:
+            if found := re.search(pattern, self._lines.get(timeout=max(0.0, deadline - time.monotonic()))):
+                return found.group(1)
+
+    def end(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        self.process.wait(timeout=20)
+
+
+StartNode = Callable[..., Node]
+
+
 @pytest.fixture
-def maps_ports(tmp_path: Path) -> Iterator:
-    """`maps_ports(router)` runs miniupnpd on a router."""
+def node() -> Iterator[StartNode]:
+    """`node(host, number, port, *bootstrap)` starts a node."""
+    running: list[Node] = []
+
+    def start(*arguments: Any) -> Node:
+        running.append(Node(*arguments))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.end(signal.SIGKILL)
+
+
+RunRouter = Callable[..., None]
+
+
+@pytest.fixture
+def maps_ports(tmp_path: Path) -> Iterator[RunRouter]:
+    """`maps_ports(router, *settings)` runs miniupnpd on a router."""
     if shutil.which("miniupnpd") is None:
         pytest.skip("miniupnpd is not installed")
     running: list[subprocess.Popen[str]] = []
 
-    def run(router: Router) -> None:
-        settings = tmp_path / "miniupnpd.conf"
-        settings.write_text(UPNPD)
+    def run(router: Router, *settings: str) -> None:
+        file = tmp_path / "miniupnpd.conf"
+        file.write_text(UPNPD + "\n".join(settings))
         router.run("nft", UPNPD_CHAINS)
-        command = ["miniupnpd", "-d", "-f", str(settings), "-P", str(tmp_path / "miniupnpd.pid")]
+        command = ["miniupnpd", "-d", "-f", str(file), "-P", str(tmp_path / "miniupnpd.pid")]
         running.append(router.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         time.sleep(0.5)
 
@@ -73,18 +115,30 @@ def maps_ports(tmp_path: Path) -> Iterator:
         each.wait()
 
 
-def python(host: Host, program: str, *arguments: str) -> str:
-    """The output of a Python program on a host."""
-    path = f"import sys; sys.path[:0] = {[each for each in sys.path if each]!r}\n"
-    return host.run(sys.executable, "-c", path + program, *arguments).strip()
+def forwarded(router: Router) -> str:
+    """The rules by which miniupnpd forwards ports."""
+    return router.run("nft", "list", "chain", "inet", "filter", "prerouting_miniupnpd")
 
 
-@pytest.mark.parametrize("way", ["pcp", "upnp"])
-def test_a_router_that_maps_the_port_makes_a_node_dialable(lab: Lab, maps_ports, way: str) -> None:
+FORWARDS = r"the router forwards (/ip4/11\.\S+) to this node \(by {}\)"
+
+
+@pytest.mark.parametrize(("setting", "way"), [("enable_natpmp=yes", "PCP"), ("enable_natpmp=no", "UPnP")])
+def test_a_node_behind_a_router_can_be_dialled_until_it_stops(
+    lab: Lab, maps_ports: RunRouter, node: StartNode, setting: str, way: str
+) -> None:
     stranger, router = lab.host(), lab.router(Nat.PORT_RESTRICTED)
     inner = lab.host(router)
-    maps_ports(router)
-    host, port = json.loads(python(inner, MAP, way))
-    with inner.start([sys.executable, "-c", ECHO], stdout=subprocess.PIPE) as server:
-        server.stdout.readline()
-        assert python(stranger, DIAL, host, str(port)) == "here"
+    maps_ports(router, setting)
+    mapped = node(inner, 1)
+    outer = mapped.until(FORWARDS.format(way))
+    node(stranger, 2, 0, f"{outer}/p2p/{mapped.peer_id}").until(f"(connected to {mapped.peer_id})")
+    assert "dport" in forwarded(router)
+    mapped.end(signal.SIGINT)
+    assert "dport" not in forwarded(router)
+
+
+def test_a_node_without_a_router_that_maps_ports_runs_on(lab: Lab, node: StartNode) -> None:
+    relay, inner = lab.host(), lab.host(lab.router(Nat.PORT_RESTRICTED))
+    public = node(relay, 1, 4001)
+    node(inner, 2, 0, f"/ip4/{relay.address}/tcp/4001/p2p/{public.peer_id}").until("(connected to )")

@@ -8,7 +8,15 @@ import trio
 from trio.testing import MockClock
 
 from sapo_node.net.pcp import Mapping, MappingError
-from sapo_node.net.port_mapping import RENEW_SECONDS, Ask, Gateway, default_gateway, keep_mapping
+from sapo_node.net.port_mapping import (
+    RENEW_SECONDS,
+    Ask,
+    Gateway,
+    default_gateway,
+    first_mapping,
+    keep_mapping,
+    port_to_map,
+)
 
 OUTER = bytes((203, 0, 113, 5))
 GRANTED = 1_200
@@ -53,19 +61,20 @@ def router(nursery: trio.Nursery) -> StartRouter:
                     await link.sendto(answer(request), client)
 
         nursery.start_soon(serve)
-        return Gateway(*link.getsockname())
+        host, port = link.getsockname()
+        return Gateway(host, bytes(12), port)
 
     return start
 
 
 async def test_a_pcp_router_maps_the_port(router: StartRouter) -> None:
     gateway = await router(speaks_pcp)
-    assert await gateway.ask(4001, 3_600) == Mapping("203.0.113.5", 5001, GRANTED)
+    assert await gateway.ask(4001, 3_600) == Mapping("203.0.113.5", 5001, GRANTED, "PCP")
 
 
 async def test_a_nat_pmp_router_maps_the_port(router: StartRouter) -> None:
     gateway = await router(speaks_nat_pmp)
-    assert await gateway.ask(4001, 3_600) == Mapping("203.0.113.5", 5001, GRANTED)
+    assert await gateway.ask(4001, 3_600) == Mapping("203.0.113.5", 5001, GRANTED, "NAT-PMP")
 
 
 async def test_an_answer_from_another_address_is_dropped(router: StartRouter) -> None:
@@ -99,7 +108,7 @@ async def test_a_router_that_restarted_gets_the_mapping_again(kept: Keep, autoju
 
     async def way(_port: int, seconds: int) -> Mapping:
         asked.append(seconds)
-        return Mapping("203.0.113.5", 5000 + len(asked), seconds)
+        return Mapping("203.0.113.5", 5000 + len(asked), seconds, "PCP")
 
     seen = kept(way)
     await trio.sleep(RENEW_SECONDS + 1)
@@ -108,7 +117,7 @@ async def test_a_router_that_restarted_gets_the_mapping_again(kept: Keep, autoju
 
 async def test_a_mapping_that_does_not_change_is_reported_once(kept: Keep, autojump_clock: MockClock) -> None:
     async def way(_port: int, seconds: int) -> Mapping:
-        return Mapping("203.0.113.5", 5001, seconds)
+        return Mapping("203.0.113.5", 5001, seconds, "PCP")
 
     seen = kept(way)
     await trio.sleep(4 * RENEW_SECONDS)
@@ -116,7 +125,7 @@ async def test_a_mapping_that_does_not_change_is_reported_once(kept: Keep, autoj
 
 
 async def test_a_mapping_that_is_lost_is_reported(kept: Keep, autojump_clock: MockClock) -> None:
-    left = [Mapping("203.0.113.5", 5001, 3_600)]
+    left = [Mapping("203.0.113.5", 5001, 3_600, "PCP")]
 
     async def way(_port: int, _seconds: int) -> Mapping:
         if not left:
@@ -133,7 +142,7 @@ async def test_a_lifetime_of_one_second_does_not_flood_the_router(kept: Keep, au
 
     async def way(_port: int, _seconds: int) -> Mapping:
         asked.append(trio.current_time())
-        return Mapping("203.0.113.5", 5001, 1)
+        return Mapping("203.0.113.5", 5001, 1, "PCP")
 
     kept(way)
     await trio.sleep(300)
@@ -145,11 +154,45 @@ async def test_a_node_that_stops_removes_its_mapping(autojump_clock: MockClock) 
 
     async def way(_port: int, seconds: int) -> Mapping:
         asked.append(seconds)
-        return Mapping("203.0.113.5", 5001, seconds)
+        return Mapping("203.0.113.5", 5001, seconds, "PCP")
 
     with trio.move_on_after(1):
         await keep_mapping([way], 4001, lambda _: None)
     assert asked[-1] == 0
+
+
+async def test_a_way_that_fails_is_followed_by_the_next_and_then_comes_last() -> None:
+    async def refuses(_port: int, _seconds: int) -> Mapping:
+        raise MappingError("refused")
+
+    async def grants(port: int, seconds: int) -> Mapping:
+        return Mapping("203.0.113.5", port, seconds, "UPnP")
+
+    ways: list[Ask] = [refuses, grants]
+    assert (await first_mapping(ways, 4001, 60)).by == "UPnP"
+    assert ways == [grants, refuses]
+
+
+async def test_without_a_router_each_way_says_why() -> None:
+    async def refuses(_port: int, _seconds: int) -> Mapping:
+        raise MappingError("refused")
+
+    with pytest.raises(MappingError, match="refused; refused"):
+        await first_mapping([refuses, refuses], 4001, 60)
+
+
+@pytest.mark.parametrize(
+    ("listen", "port"),
+    [
+        (("/ip4/192.168.1.2/tcp/4001",), 4001),
+        (("/ip4/127.0.0.1/tcp/4001",), None),
+        (("/ip4/169.254.1.2/tcp/4001",), None),
+        (("/ip6/::1/tcp/4001", "/ip4/10.0.0.2/tcp/4002"), 4002),
+        (("/ip4/192.168.1.2/tcp/4001", "/ip4/9.9.9.9/tcp/4001"), None),
+    ],
+)
+def test_only_a_private_address_needs_a_mapping(listen: tuple[str, ...], port: int | None) -> None:
+    assert port_to_map(listen) == port
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ from sapo_protocol.printable import printable
 Command = Callable[..., None]
 
 NODE = ("swarm", "key", "state")
-NETWORK = ("listen", "announce", "bootstrap", "mdns")
+NETWORK = ("listen", "announce", "bootstrap", "network")
 MODEL = ("model", "lora", "lora_layers", "dtype")
 ASKED = ("examples", "thinking", "max_tokens")
 """Settings of how a model is asked, and how long it may answer."""
