@@ -84,14 +84,19 @@ MAX_ANSWER_LIKE = 200
 
 
 def of_tests(folder: Path) -> Iterator[Pair]:
-    """Return the pairs of math-verify's own tests without prose, free of boxes, with what those tests expect."""
+    """Return the pairs of math-verify's own tests without prose, free of boxes, with what those tests expect.
+
+    They have a few pairs twice, with other settings. The first counts.
+    """
+    expected_of: dict[tuple[str, str], bool] = {}
     for path in sorted(folder.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Tuple) and 3 <= len(node.elts) <= 5:
                 values = [each.value for each in node.elts if isinstance(each, ast.Constant)]
                 match values:
-                    case [str(reference), str(answer), *_, int(expected)] if _answer_like(reference, answer):
-                        yield Pair(_unboxed(reference), _unboxed(answer), equal=bool(expected))
+                    case [str(reference), str(answer), int(expected), *_] if _answer_like(reference, answer):
+                        expected_of.setdefault((_unboxed(reference), _unboxed(answer)), bool(expected))
+    yield from (Pair(*texts, equal=expected) for texts, expected in expected_of.items())
 
 
 def _answer_like(*texts: str) -> bool:

@@ -23,7 +23,8 @@ def equal(reference: str, answer: str) -> bool:
     r"""Return whether `answer` states the same mathematical object as `reference`. It raises for no text.
 
     Either is LaTeX or plain text of at most 4,096 characters, free of `\boxed`, bold and sentences around it. `$`,
-    layout commands and `\text{}` may stand inside. The order of the two makes no difference.
+    layout commands and `\text{}` may stand inside. A command may be escaped twice, as in `\\le`. The order of the two
+    makes no difference.
 
     Accepted as equal:
 
@@ -31,7 +32,8 @@ def equal(reference: str, answer: str) -> bool:
       `2\sqrt{3}` and `\sqrt{12}`; `9\pi`, `e^2` and `\exp(2)`; complex numbers; `28\%` with `0.28` and with `28`.
     - A decimal of six or more places within 10^-6 of a fraction whose own places do not end at the sixth.
     - Expressions with letters, equal by the rules of arithmetic and powers: `2^{n+1} - 2` and `2(2^n - 1)`.
-    - `x = 5` and `5`; `(p,q) = (2,3)` and `(2,3)`; a chain whose sides are all equal: `x = 6/2 = 3`.
+    - `x = 5` and `5`; `(p,q) = (2,3)` and `(2,3)`; `f(1) + f(2) = 5` and `5`; a chain whose sides are all equal:
+      `x = 6/2 = 3`.
     - Equations that are multiples of one another: `2x - y + 3 = 0` and `y = 2x + 3`. Inequalities likewise, and as
       intervals: `1 < x \le 2`, `(1, 2]`, `x \in (1, 2]`.
     - Lists and sets with the same members in any order: `1, 2`, `2 and 1`, `\{1, 2\}`, `\frac{3 \pm 1}{2}`.

@@ -294,16 +294,25 @@ def _encloses(given: Sequence[Token], opening: str) -> bool:
     return len(given) > 2 and given[0].kind == opening and given[-1].kind == _PAIRS[opening] and _closes_at_end(given)
 
 
-_ONE_NAME = r"(?:(?:[a-zA-Z]|\\[a-zA-Z]{2,10})(?:_[a-zA-Z0-9]{1,8})?'{0,3}(?:\([a-zA-Z0-9,]{1,16}\))?|[A-Z]{2,5})"
+_WORD = r"(?:(?:[a-zA-Z]|\\[a-zA-Z]{2,10})(?:_[a-zA-Z0-9]{1,8})?'{0,3}"
+_ARGUMENTS = r"\([-a-zA-Z0-9,]{1,16}\)"
+_ONE_NAME = rf"{_WORD}(?:{_ARGUMENTS})?|[A-Z]{{2,5}})"
 _NAME = re.compile(
     rf"{_ONE_NAME}|\|{_ONE_NAME}\||\({_ONE_NAME}(?:,{_ONE_NAME}){{0,7}}\)|{_ONE_NAME}:{_ONE_NAME}"
     rf"|frac\{{{_ONE_NAME}\}}\{{{_ONE_NAME}\}}|\u00a7"
 )
+_SUM_OF_VALUES = re.compile(rf"{_WORD}{_ARGUMENTS})(?:[+-]{_WORD}{_ARGUMENTS})){{1,7}}")
+"""Values of functions, such as f(1)+f(2)."""
 
 
 def _name(given: Sequence[Token]) -> str:
-    """Return the name that the tokens spell, without arguments: `x`, `f` for `f(x)`, `AB`, `(p,q)`; else ""."""
+    """Return the name that the tokens spell, without arguments: `x`, `f` for `f(x)`, `AB`, `(p,q)`; else "".
+
+    A sum of values, `f(1)+f(2)`, is a name with its arguments.
+    """
     text = "".join(_NAMED.get(each.kind, each.kind) or _letter(each.text) for each in given[:32])
+    if len(given) <= 32 and _SUM_OF_VALUES.fullmatch(text):
+        return text
     if len(given) > 32 or not _NAME.fullmatch(text):
         return ""
     return text.partition("(")[0] or text

@@ -28,6 +28,8 @@ _LAYOUT = re.compile(
     r"(\\\\)|\\(?:left|right)(?![a-z])\.?|\\[bB]igg?[lr]?(?![a-z])|\\(?:displaystyle(?![a-z])|q?quad)"
     r"|\\[()\[\]$;:> ]|\$|~"
 )
+_ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z]{2})")
+"""The beginning of a command in a text that was escaped twice. In a matrix it ends a row."""
 _GROUPS = re.compile(r"(?<![0-9.])([0-9]{1,3})((?:(?:\\!,|,\\!|\{,\}|\\,|\\ ) ?[0-9]{3}){1,16})(?![0-9])")
 _BLANK_GROUPS = re.compile(r"[+-]?[0-9]{1,3}(?: [0-9]{3}){1,16}(?:\.[0-9]+)?")
 _COMMA_GROUPS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3}){1,16}(?:\.[0-9]+)?(?![0-9]|,[0-9])")
@@ -77,6 +79,8 @@ def _plain(text: str) -> str:
     text = text.translate(TYPED)
     if not text.isascii():
         raise UnreadableError("a character outside ASCII")
+    if "\\begin" not in text:
+        text = _ESCAPED_TWICE.sub(r"\\", text)
     text = _GROUPS.sub(lambda found: found[1] + re.sub("[^0-9]", "", found[2]), text)
     text = _LAYOUT.sub(lambda found: found[1] or " ", text).strip(" ").removesuffix(".").rstrip(" ")
     if _BLANK_GROUPS.fullmatch(text):
