@@ -27,6 +27,7 @@ KINDS = (
     "answer",
     "row",
     "comparison",
+    "mathematics",
     "rollout",
 )
 NAME = re.compile("[a-z0-9]+([ -][a-z0-9]+)*")

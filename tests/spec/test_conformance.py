@@ -209,6 +209,14 @@ def test_a_kind_that_a_reader_does_not_know_is_a_failure_apart():
     assert not Report(("reader",), [result]).all_agree
 
 
+def test_a_kind_that_may_be_left_out_is_told_and_is_no_failure():
+    results = [Result(case(kind="mathematics", rule="ROW-8"), Answer("unknown kind")), Result(case(), Answer("accept"))]
+    report = Report(("reader",), results)
+    assert report.all_agree
+    assert list(report.by_rule()) == ["ENC-1"]
+    assert render(report).endswith("leaves out, as it may: mathematics (1)")
+
+
 def test_rules_are_counted_and_in_order():
     results = [Result(case(rule=rule), Answer(verdict)) for rule, verdict in [("ENC-10", "accept"), ("ENC-2", "body")]]
     results.append(Result(case(rule="ENC-10"), Answer("accept")))
@@ -223,7 +231,7 @@ def test_the_report_for_scripts_tells_every_disagreement():
     ]
     assert json.loads(json.dumps(Report(("reader", "-x"), results).as_dict())) == {
         "reader": ["reader", "-x"],
-        "totals": {"cases": 3, "agreed": 1, "differed": 1, "unknown_kind": 0, "not_answered": 1},
+        "totals": {"cases": 3, "agreed": 1, "differed": 1, "unknown_kind": 0, "left_out": 0, "not_answered": 1},
         "rules": {"ENC-1": {"cases": 3, "agreed": 1}},
         "disagreements": [
             {

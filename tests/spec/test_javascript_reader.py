@@ -1,7 +1,7 @@
 """The reader in JavaScript, written from the text of the standard alone, agrees with every vector."""
 
 import pytest
-from conformance.run import Answer, Implementation, Outcome, load_cases, run_cases, section
+from conformance.run import Answer, Implementation, Report, load_cases, run_cases, section
 
 from javascript import FOLDER, javascript
 
@@ -17,7 +17,7 @@ def reader():
 @pytest.mark.parametrize("rules", CHAPTERS)
 def test_every_vector_agrees(rules, reader):
     results = run_cases(load_cases(rules), reader)
-    assert [result.as_dict() for result in results if result.outcome is not Outcome.AGREED] == []
+    assert Report((), results).as_dict()["disagreements"] == []
 
 
 def test_a_kind_of_a_later_version_is_not_guessed_at(reader):

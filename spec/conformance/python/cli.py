@@ -362,6 +362,11 @@ def _comparison(given: Input) -> None:
         raise Refused("answer")
 
 
+def _mathematics(given: Input) -> None:
+    if not score(Task("", "", given["reference"], answers=AnswerKind.MATH), given["completion"]):
+        raise Refused("answer")
+
+
 def _rollout(given: Input) -> Output:
     manifest = _manifest(given)
     rollout = open_message(_bytes(given), manifest)
@@ -411,6 +416,7 @@ _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
         "answer": _answer,
         "row": _row,
         "comparison": _comparison,
+        "mathematics": _mathematics,
         "rollout": _rollout,
     }
 )
