@@ -462,6 +462,25 @@ def math_verify() -> str:
     return table(("list", *titles, "CPU ms a pair"), rows, left=(0,))
 
 
+def curriculum() -> str:
+    """Shares of informative groups by the way in which difficulty is chosen, over the rounds that were measured."""
+    results = load("curriculum")["results"]
+    ways = ("uniform", "best weights", "one of 8 counters", "adaptive", "best level")
+    rows = [
+        (
+            node,
+            case.partition(",")[0].removeprefix("transfer "),
+            *(f"{figures[way]['informative'][0]:.2f}" if way in figures else "" for way in ways),
+            *("{:+.0%} ({:+.0%} to {:+.0%})".format(*figures[way]["adaptive_gain"]) for way in ways[:2]),
+        )
+        for case, found in results.items()
+        if case.endswith(", 40 rounds")
+        for node, figures in found["nodes"].items()
+    ]
+    head = ("node", "transfer", *ways, "adaptive against uniform", "adaptive against best weights")
+    return table(head, rows, left=(0,))
+
+
 def summaries() -> str:
     """Every kept summary with its command and the commit that played it, by date."""
     by_date: dict[str, list[str]] = {}
@@ -528,6 +547,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "tried": tried,
     "learner": learner,
     "math-verify": math_verify,
+    "curriculum": curriculum,
     "summaries": summaries,
     "gossip_cost": gossip_cost,
     "soak": soak,
