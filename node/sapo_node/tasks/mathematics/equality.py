@@ -46,7 +46,7 @@ def equal(reference: str, answer: str) -> bool:
     - Several candidates for one value: `12 or 13`, `12 = 13`, `12 \pm 1`, `\{12, 13\}`.
     - What has no value: division by 0, `0^0`, arithmetic with infinity.
     - Digits of other scripts, unknown commands, sums and integrals with bounds, and texts beyond a bound: 1,024 tokens,
-      64 expressions, 256 costly operations, 24 brackets inside one another, 100 digits, an exponent of a million.
+      64 expressions, 256 costly operations, 23 brackets inside one another, 100 digits, an exponent of a million.
     - A decimal for a root or for pi: `1.41421356` is not `\sqrt{2}`.
     - Values of functions that need more than sin^2 + cos^2 = 1 or the rules of logarithms of fractions: `\sin 30^\circ`
       is not `\frac{1}{2}`.
