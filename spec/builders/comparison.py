@@ -213,8 +213,18 @@ def _refused_choices() -> Iterator[Case]:
     yield _choice("a letter that is the text of the correct choice", "A", "B", "answer", ("B", "A"))
     yield _choice("other letters in another case", "A", "\u00e9a", "answer", ("\u00c9a", "\u00e9a"))
     yield _choice("the kelvin sign for a k", "A", "\u212a2", "answer", ("k2", "b"))
-    long = "x" * 69
-    note = "The reference is a letter, so ANS-1 allows 68 characters."
-    allowed, refused = (Compared("choice", "A", (text, "y")) for text in (long[:68], long))
-    yield allowed.case("a text of 68 characters", "ANS-1", long[:68], note=note)
-    yield refused.case("a text of 69 characters", "ANS-1", long, "answer", note=note)
+    yield from _long_choices()
+
+
+def _long_choices() -> Iterator[Case]:
+    long = Compared("choice", "A", ("x" * 100, "y"))
+    note = "The longest choice has 100 characters, so 464 are allowed; here they are quotes, blanks and the text."
+    yield long.case("a choice in as many characters as it may have", "ROW-7", f'"{" " * 362}{"x" * 100}"', note=note)
+    more = f'"{" " * 363}{"x" * 100}"'
+    yield long.case("a choice in one character too many", "ROW-7", more, "answer", note=note)
+    short = Compared("choice", "B", ("x" * 100, "y"))
+    yield short.case("a short choice beside a long one", "ROW-7", f'"{" " * 461}y"', note=note)
+    longest = Compared("choice", "A", ("x" * 4_097, "y"))
+    note = "No answer has more than 4,096 characters."
+    yield longest.case("a text of 4097 characters", "ROW-7", "x" * 4_097, "answer", note=note)
+    yield longest.case("the letter of a text of 4097 characters", "ROW-7", "A", note=note)

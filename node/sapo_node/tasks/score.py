@@ -9,6 +9,7 @@ from sapo_node.tasks.datasets import scorer_of
 from sapo_node.tasks.scorers.rows import ROW_SCORERS
 from sapo_node.tasks.task import Task, Verdict
 from sapo_node.tasks.wrappers import stages
+from sapo_protocol import AnswerKind
 
 SCORER_VERSION = 2
 """Version of all scorers in this module. A manifest names a version for each task."""
@@ -44,8 +45,9 @@ def score(task: Task, completion: str, levels: int = 1) -> int:
 
 
 def longest_answer(task: Task) -> int:
-    """Return the number of characters of an answer, at most."""
-    return min(MAX_ANSWER, 4 * len(task.answer) + 64)
+    """Return the number of characters of an answer, at most. An answer may be the text of a choice."""
+    texts = task.metadata["choices"] if task.answers is AnswerKind.CHOICE else (task.answer,)
+    return min(MAX_ANSWER, 4 * max(map(len, texts)) + 64)
 
 
 def refusal(task: Task, answer: str | None) -> str:

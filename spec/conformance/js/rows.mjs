@@ -43,7 +43,9 @@ export function makeRowItem(manifest, index, file, seed) {
 /** Refuse, by layer `answer`, an incorrect completion of an item. `choices` stand in the order of the item. */
 export function requireRowAnswer(answers, reference, choices, completion) {
   require(Object.hasOwn(COMPARE, answers), 'task', `this implementation does not score ${answers}`);
-  requireCorrect(reference, completion, (answer) => COMPARE[answers](answer, reference, choices));
+  const texts = answers === 'choice' ? choices : [reference];
+  const longest = texts.reduce((one, other) => (countCharacters(other) > countCharacters(one) ? other : one));
+  requireCorrect(longest, completion, (answer) => COMPARE[answers](answer, reference, choices));
 }
 
 function readRows(file, { rows: count, answers }) {

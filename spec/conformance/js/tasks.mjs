@@ -60,7 +60,7 @@ export function requireAnswer(dataset, reference, completion) {
   requireCorrect(reference, completion, (answer) => equal(answer, reference));
 }
 
-/** The same with a function that compares one stage of an answer. */
+/** The same with a function that compares one stage of an answer. Only the length of `reference` counts. */
 export function requireCorrect(reference, completion, equal) {
   const answer = findAnswer(completion);
   require(answer !== undefined, 'answer', 'no answer');

@@ -280,6 +280,12 @@ def test_another_choice_or_two_of_them_are_incorrect(answer):
     assert not earns(Task("cities", "?", "B", {"choices": ["Paris", "London"]}, AnswerKind.CHOICE), answer)
 
 
+def test_a_long_choice_may_be_named_by_its_text():
+    task = Task("cities", "?", "A", {"choices": ["x" * 100, "y"]}, AnswerKind.CHOICE)
+    assert earns(task, f"A. {'x' * 100}")
+    assert not earns(task, '"' + " " * 400 + "x" * 100 + '"')
+
+
 def test_a_letter_that_is_the_text_of_another_choice_counts_as_the_letter():
     task = Task("letters", "?", "A", {"choices": ["B", "A"]}, AnswerKind.CHOICE)
     assert earns(task, "A")
