@@ -120,7 +120,7 @@ function readFraction(text) {
   const [, sign, whole = '', decimals = '', below] = parts;
   const digits = whole.replace(/[^0-9]/g, '');
   if ([digits, decimals, below ?? ''].some((run) => run.length > MAX_RUN)) return null;
-  if (digits + decimals === '' || (below !== undefined && (digits === '' || BigInt(below) === 0n))) return null;
+  if (digits + decimals === '' || (below !== undefined && BigInt(below) === 0n)) return null;
   const value = BigInt(digits + decimals);
   return [sign === '' || sign === '+' ? value : -value, below === undefined ? 10n ** BigInt(decimals.length) : BigInt(below)];
 }
