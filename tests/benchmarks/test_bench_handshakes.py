@@ -9,7 +9,7 @@ import psutil
 import pytest
 import trio
 
-from sapo_node.net.link_budget import ALL_CONNECTIONS_BURST
+from sapo_node.net.connection_rate import ALL_CONNECTIONS_BURST
 
 pytestmark = pytest.mark.bench
 

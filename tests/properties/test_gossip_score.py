@@ -11,7 +11,7 @@ from math import ceil, log
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.net.gossip_score import (
+from sapo_node.gossip.score import (
     ACTIVATION_SECONDS,
     ENOUGH,
     FEW,

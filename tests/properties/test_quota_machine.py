@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from sapo_node.net import link_budget
-from sapo_node.net.link_budget import LinkBudget
+from sapo_node.processes import link_budget
+from sapo_node.processes.link_budget import LinkBudget
 
 SENDERS = ("one", "two", "three", "four", "five")
 REMEMBERED = 3

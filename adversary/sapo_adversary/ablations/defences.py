@@ -113,7 +113,7 @@ DEFENCES: Mapping[str, Defence] = {
     ),
     "envelope quota": Defence("node/sapo_node/ingest/validator.py", limits={"untrusted_counters": 1.0}),
     "link rate": Defence(
-        "node/sapo_node/net/link_budget.py",
+        "node/sapo_node/processes/link_budget.py",
         limits={"strangers_per_second": float(MANY), "strangers_burst": float(MANY)},
     ),
     "promotion limits": Defence("node/sapo_node/trust/ledger.py", limits={"earned_per_epoch": MANY}),
@@ -137,7 +137,7 @@ DEFENCES: Mapping[str, Defence] = {
         "node/sapo_node/trust/constants.py", limits={"offence": dict.fromkeys(constants.OFFENCE, 0.0)}
     ),
     "sender rate": Defence(
-        "node/sapo_node/net/link_budget.py",
+        "node/sapo_node/processes/link_budget.py",
         limits={"messages_per_second": float(MANY), "message_burst": float(MANY)},
     ),
 }

@@ -15,8 +15,8 @@ from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import TARGET_PEERS, AskFailed, ConnectedPeers, PeerInfo, Verdict
-from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.seen_cache import RecentIds
+from sapo_node.processes.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.trust.constants import Fact, PeerState

@@ -27,7 +27,7 @@ from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.protocol_muxer.exceptions import MultiselectError
 
 from sapo_node.net.addresses import block_of
-from sapo_node.net.link_budget import ConnectionRate
+from sapo_node.net.connection_rate import ConnectionRate
 
 log = logging.getLogger(__name__)
 

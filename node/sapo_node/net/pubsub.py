@@ -24,16 +24,16 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX, signature_validator
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
-from sapo_node.net.gossip_score import Offence
+from sapo_node.gossip.score import Offence
 from sapo_node.net.inbound import NOT_ADMITTED, quietly
 from sapo_node.net.interface import Admit, Verdict
-from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.outbound import OutboundQueues
 from sapo_node.net.own_stream import OneStreamPubsub
 from sapo_node.net.patches import forget_record
 from sapo_node.net.router import SUBSCRIPTIONS, ScoredGossipSub, excess_of, sanitise
 from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_id
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
+from sapo_node.processes.link_budget import LinkBudget
 from sapo_protocol.signature import PUBLIC_KEY_BYTES
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from typing import Any
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 
-from sapo_node.net.gossip_score import NEAR_SECONDS, TOLERATED, Offence, Scores
+from sapo_node.gossip.score import NEAR_SECONDS, TOLERATED, Offence, Scores
 from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
-from sapo_node.net.link_budget import LinkBudget
+from sapo_node.processes.link_budget import LinkBudget
 from sapo_protocol.limits import MAX_SHARDS
 
 # Limits of one RPC. Honest RPCs stay far below: a heartbeat offers only the messages of the last three seconds. An RPC

@@ -28,7 +28,7 @@ import trio
 from libp2p.stream_muxer.muxer_multistream import MuxerMultistream
 from libp2p.stream_muxer.yamux import yamux
 
-from sapo_node.net.link_budget import LinkBudget
+from sapo_node.processes.link_budget import LinkBudget
 
 READS_PER_SECOND, READS_AT_ONCE = 512.0, 2_048.0
 """The most that the node reads from one peer. A read is one frame, or a part of one. 64 KB of gossip take four."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from sapo_node.net.link_budget import (
+from sapo_node.net.connection_rate import (
     ALL_CONNECTIONS_BURST,
     CONNECTION_BURST,
     CONNECTION_RATE,
@@ -43,8 +43,8 @@ async def test_one_address_block_gets_its_burst_and_then_its_rate_and_costs_no_o
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sapo_node.net.link_budget.ALL_CONNECTIONS_RATE", 0.01)
-    monkeypatch.setattr("sapo_node.net.link_budget.ALL_CONNECTIONS_BURST", 20.0)
+    monkeypatch.setattr("sapo_node.net.connection_rate.ALL_CONNECTIONS_RATE", 0.01)
+    monkeypatch.setattr("sapo_node.net.connection_rate.ALL_CONNECTIONS_BURST", 20.0)
 
 
 @pytest.mark.usefixtures("small")

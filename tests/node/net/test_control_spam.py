@@ -11,7 +11,7 @@ import pytest
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 
-from sapo_node.net.gossip_score import Offence
+from sapo_node.gossip.score import Offence
 from sapo_node.net.interface import ServiceRestarted
 from sapo_node.net.router import ControlBudget
 from sapo_node.net.seen_cache import message_id

@@ -22,8 +22,8 @@ from libp2p.utils import encode_varint_prefixed
 from multiaddr import Multiaddr
 
 from sapo_node.net.interface import Malformed, ServiceRestarted
-from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.settings import NetworkDefences
+from sapo_node.processes.link_budget import LinkBudget
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until

@@ -7,7 +7,7 @@ import trio
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
-from sapo_node.net.gossip_score import Offence
+from sapo_node.gossip.score import Offence
 from sapo_node.net.host import DEGREE_HIGH
 from sapo_node.net.router import CROWDED_BACK_OFF, OPPORTUNITY_BEATS
 
@@ -30,7 +30,7 @@ async def test_a_peer_that_never_forwards_loses_its_place_and_nothing_else(
     start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mesh delivers some 40 messages a peer; honest peers, who deliver about as much as each other, keep theirs."""
-    monkeypatch.setattr("sapo_node.net.gossip_score.ACTIVATION_SECONDS", 0.0)
+    monkeypatch.setattr("sapo_node.gossip.score.ACTIVATION_SECONDS", 0.0)
     victim = await start(1)
     honest: list[Probe] = []
     for number in (2, 3, 4):
@@ -96,7 +96,7 @@ async def test_a_peer_that_had_no_room_may_come_back_sooner_than_one_that_broke_
 async def test_two_nodes_of_which_one_says_nothing_keep_each_other(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.gossip_score.ACTIVATION_SECONDS", 0.0)
+    monkeypatch.setattr("sapo_node.gossip.score.ACTIVATION_SECONDS", 0.0)
     speaker = await start(1)
     silent = await start(2, bootstrap=(speaker.address,))
     await until(lambda: mesh(speaker) and mesh(silent))
