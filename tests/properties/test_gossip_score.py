@@ -25,7 +25,7 @@ from sapo_node.gossip.score import (
     Share,
 )
 
-TOPIC, OTHER_TOPICS = "rollouts", ("evidence", "a", "b", "c")
+TOPIC, OTHER_TOPICS = b"rollouts", (b"evidence", b"a", b"b", b"c")
 FOUND_OUT_AFTER = 34
 """Deliveries per mesh peer until a peer that never forwarded is below zero."""
 BACK_AFTER = 600.0  # seconds
@@ -67,7 +67,7 @@ class Mesh:
         self.now += 1 / self.rate
         self.delivered([self.rng.choice([each for each in self.peers if each not in self.silent])])
 
-    def delivered(self, peers: list[str], topic: str = TOPIC) -> None:
+    def delivered(self, peers: list[str], topic: bytes = TOPIC) -> None:
         self.scores.delivered(self.now, topic, peers, self.peers)
 
     def score(self, peer: str) -> float:

@@ -110,7 +110,7 @@ class Conduct:
     """Time of the last change, in seconds."""
     first: float = 0.0
     """First deliveries, on all topics."""
-    shares: Mapping[str, Share] = field(default_factory=dict)
+    shares: Mapping[bytes, Share] = field(default_factory=dict)
     """By topic."""
     failures: float = 0.0
     """The squared deficits that it had when it was removed from a mesh."""
@@ -131,7 +131,7 @@ class Conduct:
         """The peer delivered a message before all others."""
         return replace(self, first=self.first + 1)
 
-    def beside(self, topic: str, delivered: float, expected: float) -> "Conduct":
+    def beside(self, topic: bytes, delivered: float, expected: float) -> "Conduct":
         """A message arrived while the peer was in the mesh.
 
         `delivered` is 1 if the peer delivered it, else 0. `expected` is the part of the mesh that delivered it.
@@ -139,7 +139,7 @@ class Conduct:
         share = self.shares.get(topic, Share(self.time)).after(self.time, delivered, expected)
         return Conduct(self.time, self.first, {**self.shares, topic: share}, self.failures, self.offences)
 
-    def dismissed(self, topic: str) -> "Conduct":
+    def dismissed(self, topic: bytes) -> "Conduct":
         """The peer was removed from the mesh: its deficit becomes a failure, and its share starts at 0."""
         share = self.shares.get(topic)
         if share is None or share.deficit == 0.0:
@@ -180,14 +180,14 @@ class Scores:
     def score(self, now: float, peer: str) -> float:
         return self.of(now, peer).score
 
-    def delivered(self, now: float, topic: str, peers: Sequence[str], mesh: Collection[str]) -> None:
+    def delivered(self, now: float, topic: bytes, peers: Sequence[str], mesh: Collection[str]) -> None:
         """`peers` delivered a message in time, in this order. The others in `mesh` were expected to."""
         self._keep(peers[0], self.of(now, peers[0]).brought())
         expected = sum(peer in mesh for peer in peers) / max(1, len(mesh))
         for peer in mesh if len(mesh) >= FEW else ():
             self._keep(peer, self.of(now, peer).beside(topic, float(peer in peers), expected))
 
-    def dismissed(self, now: float, peer: str, topic: str) -> None:
+    def dismissed(self, now: float, peer: str, topic: bytes) -> None:
         self._keep(peer, self.of(now, peer).dismissed(topic))
 
     def offended(self, now: float, peer: str, offence: Offence, times: int = 1) -> None:

@@ -176,7 +176,7 @@ class ScoredGossipSub(SteadyGossipSub):
         """Credit a message to the peers that delivered it, if the node accepted it. Later copies do not count."""
         if arrival.accepted:
             mesh = frozenset(map(str, self.mesh.get(arrival.topic, ())))
-            self.scores.delivered(trio.current_time(), arrival.topic, arrival.peers, mesh)
+            self.scores.delivered(trio.current_time(), arrival.topic.encode(), arrival.peers, mesh)
 
     def promised(self, peer: Any, topic: str) -> Collection[bytes]:
         """The ids that this node requested of a peer, if none of them has arrived."""
@@ -354,13 +354,13 @@ class ScoredGossipSub(SteadyGossipSub):
         self.mesh[topic].discard(peer)
         seconds = self._back_off_of(peer, topic) + BACKOFF_SLACK
         self._add_back_off(peer, topic, is_unsubscribe=False, backoff_duration=seconds)
-        self.scores.dismissed(trio.current_time(), str(peer), topic)
+        self.scores.dismissed(trio.current_time(), str(peer), topic.encode())
 
     async def leave(self, topic: str) -> None:
         """Stop following a topic. The library's function iterates over a mesh that may change meanwhile."""
         for peer in self.mesh.pop(topic, ()):
             self._add_back_off(peer, topic, is_unsubscribe=True)
-            self.scores.dismissed(trio.current_time(), str(peer), topic)
+            self.scores.dismissed(trio.current_time(), str(peer), topic.encode())
             await self.emit_prune(topic, peer, do_px=False, is_unsubscribe=True)
 
     async def _emit_control_msgs(self, peers_to_graft: Any, peers_to_prune: Any, peers_to_gossip: Any) -> None:

@@ -61,6 +61,11 @@ class LinkBudget:
         self._spend(link, now, taken)
         return cost - taken
 
+    def owe(self, link: str, now: float, cost: float) -> float:
+        """Take `cost` tokens, also those that there are too few. Returns the seconds until they have come back."""
+        self._spend(link, now, cost)
+        return max(0.0, -self._links[link].left(now) / self._rate)
+
     def _spend(self, link: str, now: float, cost: float) -> None:
         bucket = self._links.get(link) or _Bucket(self._rate, self._burst)
         self._links[link] = bucket
