@@ -223,13 +223,13 @@ class Machine:
 
     def _is_within_rate(self, name: str, rpc: Any, now: float) -> bool:
         """Charge the control messages of an RPC. Returns False if the node now refuses the peer."""
-        if not self._defences.control_caps:
+        if not self._defences.control_caps or (rpc.publish and not rpc.HasField("control")):
             return True
-        self.scores.offended(now, name, Offence.EXCESS, self._rates.excess(name, now, rpc))
-        followed = [topic.name for topic in self.topics.values() if topic.is_followed] if rpc.control.graft else ()
-        strange = sum(graft.topic not in followed for graft in rpc.control.graft)
+        excess = self._rates.excess(name, now, rpc)
+        strange = sum(self._followed(graft.topic) is None for graft in rpc.control.graft)
+        self.scores.offended(now, name, Offence.EXCESS, excess)
         self.scores.offended(now, name, Offence.STRANGE_GRAFT, strange)
-        return not self.refuses(name, now)
+        return not ((excess or strange) and self.refuses(name, now))
 
     def refuses(self, name: str, now: float) -> bool:
         """Return whether the node refuses a peer because it flooded lately."""

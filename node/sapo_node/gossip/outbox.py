@@ -130,6 +130,8 @@ class Outbox:
 
     def _head(self) -> bytes:
         """The fields of the next RPC that are no messages."""
+        if self.record == self._told and not (self._topics or self._places or self._offers or self._wanted):
+            return b""
         rpc = Rpc()
         if self.record != self._told:
             rpc.record = self._told = self.record

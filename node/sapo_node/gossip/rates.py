@@ -38,8 +38,6 @@ class Rates:
 
     def excess(self, peer: str, now: float, rpc: Any) -> int:
         """Charge the control messages of one RPC to a peer. Returns how many were above the rate."""
-        if rpc.publish and not rpc.HasField("control"):
-            return 0
         return round(sum(self._control[kind].take_rest(peer, now, count) for kind, count in _counts(rpc) if count))
 
     def debt(self, peer: str, now: float, rpc: Any) -> float:

@@ -169,16 +169,22 @@ def _read_varint(data: bytearray, start: int) -> tuple[int, int] | None:
 
 def excess_of(rpc: Any) -> str:
     """The first count of an RPC that is above its limit, as text; empty if no count is."""
-    control = rpc.control
-    counts = (
+    counts = [
         ("messages", len(rpc.publish), PUBLISHES),
         ("subscriptions", len(rpc.subscriptions), SUBSCRIPTIONS),
         ("bytes of peer record", len(rpc.record), RECORD_BYTES),
+    ]
+    if rpc.HasField("control"):
+        counts += _counts_of(rpc.control)
+    return next((f"{found} {what} in one RPC" for what, found, cap in counts if found > cap), "")
+
+
+def _counts_of(control: Any) -> list[tuple[str, int, int]]:
+    return [
         ("IHAVE", len(control.ihave), CONTROLS),
         ("IWANT", len(control.iwant), CONTROLS),
         ("GRAFT", len(control.graft), CONTROLS),
         ("PRUNE", len(control.prune), CONTROLS),
         ("offered ids", sum(len(ihave.ids) for ihave in control.ihave), OFFERED_IDS),
         ("wanted ids", sum(len(iwant.ids) for iwant in control.iwant), WANTED_IDS),
-    )
-    return next((f"{found} {what} in one RPC" for what, found, cap in counts if found > cap), "")
+    ]
