@@ -23,7 +23,8 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Attack, Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.cli.commands.options import PATH, Number
-from sapo_node.net.interface import Channel, NetworkNotice, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel, NetworkNotice
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.storage.keys import Identity, create_key

@@ -10,10 +10,10 @@ from typing import Any
 from research.gossip_cost.company import parted
 from research.gossip_cost.overlay import Peer, overlay, settled
 from research.gossip_cost.spread import HEARTBEAT_SECONDS, Way, Wire, send
+from sapo_node.gossip.machine import OFFERED_PEERS as OFFERED
+from sapo_node.gossip.recent import OFFERED_BEATS as WINDOW
+from sapo_node.gossip.rpc import OFFERED_IDS
 from sapo_node.ingest.shards import affordable_shards
-from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
-from sapo_node.net.host import GOSSIP_WINDOW as WINDOW
-from sapo_node.net.router import OFFERED_IDS
 
 MESSAGES = 20
 """Sent by as many peers; what is counted of them are means."""

@@ -4,11 +4,9 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from sapo_node.gossip.mesh import DEGREE, DIALLED, HIGH, LOW
 from sapo_node.net.dialer import ENOUGH as DIALS
-from sapo_node.net.gossipsub import DIALLED
-from sapo_node.net.host import CONNECTIONS, DEGREE
-from sapo_node.net.host import DEGREE_HIGH as HIGH
-from sapo_node.net.host import DEGREE_LOW as LOW
+from sapo_node.net.host import CONNECTIONS
 
 BACK_OFF_HEARTBEATS = 60
 HEARTBEATS = 90

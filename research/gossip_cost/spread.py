@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from research.gossip_cost.overlay import Peer
-from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
-from sapo_node.net.host import GOSSIP_WINDOW as WINDOW
+from sapo_node.gossip.machine import OFFERED_PEERS as OFFERED
+from sapo_node.gossip.recent import OFFERED_BEATS as WINDOW
 
 HEARTBEAT_SECONDS = 1.0
 

@@ -12,13 +12,11 @@ from research.gossip_cost.company import parted
 from research.gossip_cost.cost import Swarm, measure
 from research.gossip_cost.overlay import overlay
 from research.gossip_cost.spread import Wire, send
+from sapo_node.gossip.mesh import DIALLED, HIGH, LOW
 from sapo_node.ingest.shards import MESSAGES_PER_SECOND
 from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.dialer import MOST
-from sapo_node.net.gossipsub import DIALLED
 from sapo_node.net.host import CONNECTIONS
-from sapo_node.net.host import DEGREE_HIGH as HIGH
-from sapo_node.net.host import DEGREE_LOW as LOW
 from sapo_node.net.interface import TARGET_PEERS
 
 COUNT = 150

@@ -100,7 +100,7 @@ def test_what_a_dead_learner_or_sandbox_makes_a_node_say_is_explained(line):
     "line",
     [
         "Traceback (most recent call last):",
-        "ERROR sapo_node.net.seen_cache: the message handler failed; the message is ignored",
+        "ERROR sapo_node.net.gossip_streams: the message handler failed; the message is ignored",
         "the network service failed (KeyError: 1) and starts again in 0.2 s",
         "so much was lost 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
     ],

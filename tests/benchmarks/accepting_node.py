@@ -5,7 +5,8 @@ import sys
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.net.interface import Channel, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.storage.keys import Identity

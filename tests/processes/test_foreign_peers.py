@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from processes import PATIENCE, RunningProcess, sapo_node
 from sapo_node.app.state import StateFolder, read_database
-from sapo_node.net.interface import Channel, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.overview import overview

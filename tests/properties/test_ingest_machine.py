@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from sapo_node.app.node import Parts
 from sapo_node.app.state import SCHEMA
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.ingest.validator import Ignored
-from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import Slot
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants

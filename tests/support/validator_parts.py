@@ -6,8 +6,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from context import KEY, context_of
 from sapo_node.app.node import PARTS, Parts
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.ingest.store import MessageStore
-from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database

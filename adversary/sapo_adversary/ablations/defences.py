@@ -117,11 +117,11 @@ DEFENCES: Mapping[str, Defence] = {
         limits={"strangers_per_second": float(MANY), "strangers_burst": float(MANY)},
     ),
     "promotion limits": Defence("node/sapo_node/trust/ledger.py", limits={"earned_per_epoch": MANY}),
-    "flood publishing": Defence("node/sapo_node/net/gossipsub.py", network={"flood_publishing": False}),
-    "gossip repair": Defence("node/sapo_node/net/gossipsub.py", network={"gossip_repair": False}),
-    "dialled mesh peers": Defence("node/sapo_node/net/gossipsub.py", network={"dialled_mesh_peers": False}),
-    "frame deadline": Defence("node/sapo_node/net/pubsub.py", network={"frame_seconds": inf}),
-    "stream caps": Defence("node/sapo_node/net/pubsub.py", network={"gossip_streams": MANY, "streams": 10**6}),
+    "flood publishing": Defence("node/sapo_node/gossip/mesh.py", network={"flood_publishing": False}),
+    "gossip repair": Defence("node/sapo_node/gossip/machine.py", network={"gossip_repair": False}),
+    "dialled mesh peers": Defence("node/sapo_node/gossip/mesh.py", network={"dialled_mesh_peers": False}),
+    "frame deadline": Defence("node/sapo_node/net/gossip_streams.py", network={"frame_seconds": inf}),
+    "stream caps": Defence("node/sapo_node/gossip/machine.py", network={"gossip_streams": MANY, "streams": 10**6}),
     "anchors": Defence("node/sapo_node/net/address_book.py", network={"anchors": False}),
     "reserved slots": Defence("node/sapo_node/net/host.py", network={"reserved_outbound": 0}),
     "inbound eviction": Defence("node/sapo_node/net/inbound.py", network={"eviction": False}),
@@ -130,8 +130,8 @@ DEFENCES: Mapping[str, Defence] = {
         "node/sapo_node/net/host.py", network={"records_checked": False, "only_ours_dial": False}
     ),
     "peer exchange limits": Defence("node/sapo_node/net/address_book.py", network={"named": MANY, "wrong": MANY}),
-    "scored mesh": Defence("node/sapo_node/net/router.py", network={"scored_mesh": False}),
-    "control caps": Defence("node/sapo_node/net/router.py", network={"control_caps": False}),
+    "scored mesh": Defence("node/sapo_node/gossip/mesh.py", network={"scored_mesh": False}),
+    "control caps": Defence("node/sapo_node/gossip/machine.py", network={"control_caps": False}),
     "mass limit": Defence("node/sapo_node/sampling/sampler.py", limits={"loss_weight": inf}),
     "costly lies": Defence(
         "node/sapo_node/trust/constants.py", limits={"offence": dict.fromkeys(constants.OFFENCE, 0.0)}

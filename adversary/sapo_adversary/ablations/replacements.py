@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from sapo_adversary.attacks.identity import elsewhere
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.advantage import local_advantages
 from sapo_node.groups.book import Book
 from sapo_node.groups.levels import Levels
@@ -17,7 +18,7 @@ from sapo_node.groups.lottery import ENDED_LINK, Lottery
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import GroupKey, State, VerifiedGroup
 from sapo_node.ingest.validator import Ingest, ReplayWindow
-from sapo_node.net.interface import Channel, Handle, Verdict
+from sapo_node.net.interface import Channel, Handle
 from sapo_node.sampling.filters import Filters, OneAnswerFilter
 from sapo_node.sampling.sampler import Sampler
 from sapo_node.storage.context import SwarmContext

@@ -18,8 +18,9 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.crowd import Crowd
 from sapo_adversary.simulator.simulation import AttackerSpec, Simulation, end_of
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.net.in_memory import MemoryHub, MemoryNetwork
-from sapo_node.net.interface import Channel, Verdict
+from sapo_node.net.interface import Channel
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
 from sapo_protocol import Manifest, epoch_at, evidence_topic, rollouts_topics, topic_of

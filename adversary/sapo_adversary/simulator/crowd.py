@@ -17,10 +17,11 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import Learner
 from sapo_adversary.simulator.oracle import Audit
 from sapo_adversary.simulator.simulation import Simulation
+from sapo_node.gossip.seen import SETTLED_SECONDS, RecentIds, content_id
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.net.in_memory import LinkQuality, MemoryHub
-from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.seen_cache import RecentIds, content_id
+from sapo_node.net.interface import Channel
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
 from sapo_protocol import (
@@ -107,8 +108,9 @@ class Crowd:
     def pass_on(self, topic: str, data: bytes) -> None:
         """Forward a message to the full nodes, at the next of the moments at which the crowd sends."""
         content = content_id(data)
-        if not self._passed.has(content) and self._is_sound(topic, data):
-            self._passed.add(content)
+        now = trio.current_time()
+        if not self._passed.has(content, now) and self._is_sound(topic, data):
+            self._passed.add(content, now, SETTLED_SECONDS)
             self._send(topic, data, content)
 
     def _is_sound(self, topic: str, data: bytes) -> bool:

@@ -15,7 +15,6 @@ import sapo_node.groups.book
 import sapo_node.groups.wire
 import sapo_node.ingest.validator
 import sapo_node.net.in_memory
-import sapo_node.net.seen_cache
 from sapo_node.groups.wire import Wire
 
 REMEMBERED = 20_000
@@ -39,8 +38,7 @@ def _envelope_and_bodies(opened: Any, _header: Any, bodies: Hashable) -> Hashabl
 
 
 _PURE: tuple[tuple[Any, str, Key], ...] = (
-    (sapo_node.net.in_memory, "content_id", _first),
-    (sapo_node.net.seen_cache, "content_id", _first),
+    (sapo_node.net.in_memory, "message_id", _all),
     (sapo_node.ingest.validator, "match_bodies", _envelope_and_bodies),
     (sapo_node.groups.wire, "match_bodies", _envelope_and_bodies),
     (sapo_node.groups.book, "encode_message", _all),

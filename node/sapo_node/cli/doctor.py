@@ -32,10 +32,17 @@ from sapo_node.app.state import (
     state_folder,
 )
 from sapo_node.cli.backup import RESTORING
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.learner.client import require_installed
 from sapo_node.net import addresses, port_mapping
 from sapo_node.net.addresses import require_bootstrap
-from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
+from sapo_node.net.interface import (
+    BootstrapUnreachable,
+    Channel,
+    NetworkNotice,
+    OtherSwarm,
+    PeerConnected,
+)
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.pcp import NONCE_BYTES, MappingError
 from sapo_node.net.settings import NetworkSettings

@@ -50,7 +50,10 @@ class RecentIds:
 
 
 class Seen:
-    """The messages of one topic that the node was asked about, or is being asked about."""
+    """The messages that the node was asked about, or is being asked about, by message id.
+
+    The id depends on the topic. Otherwise a message that was refused on a wrong topic would be dropped on its own.
+    """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._ids = RecentIds(capacity)

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 
 import trio
 
+from sapo_node.gossip.seen import RecentIds
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
-from sapo_node.net.interface import TARGET_PEERS, AskFailed, ConnectedPeers, PeerInfo, Verdict
-from sapo_node.net.seen_cache import RecentIds
+from sapo_node.net.interface import TARGET_PEERS, AskFailed, ConnectedPeers, PeerInfo
 from sapo_node.processes.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -262,7 +263,7 @@ class Synchroniser:
         return [
             InventoryItem(envelope_id, bodies)
             for envelope_id, bodies in sorted(wanted.items())
-            if bodies is not None and not self._in_vain.has(_asked(peer, envelope_id))
+            if bodies is not None and not self._in_vain.has(_asked(peer, envelope_id), trio.current_time())
         ]
 
     async def _get(self, peer: str, wanted: Sequence[InventoryItem]) -> int:
@@ -279,7 +280,7 @@ class Synchroniser:
             if await self._ingest.handle_synchronised(peer, each.message) is Verdict.ACCEPT:
                 taken += 1
             else:
-                self._in_vain.add(_asked(peer, each.envelope_id), IN_VAIN_SECONDS)
+                self._in_vain.add(_asked(peer, each.envelope_id), trio.current_time(), IN_VAIN_SECONDS)
         if not taken:
             return 0
         return [each.envelope_id for each in wanted].index(delivered[-1].envelope_id) + 1

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.book import Book
 from sapo_node.groups.lottery import ENDED_LINK
 from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.ingest.store import MessageStore
-from sapo_node.net.interface import Verdict
 from sapo_node.processes.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere

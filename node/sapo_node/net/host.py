@@ -1,12 +1,13 @@
 """Builds a libp2p host with our settings and runs one session of it, until the session fails or is stopped.
 
-Gossip is GossipSub 1.1 with this project's score. The library's adaptive and spam features are off. The settings suit
-py-libp2p 0.8.1: noise and yamux only. Three automatic actions are switched off. The library dials peers that it heard
+Gossip is that of `sapo_node.gossip`, and not the library's. The settings suit py-libp2p 0.8.1: noise and yamux only.
+Three automatic actions are switched off. The library dials peers that it heard
 of. It asks every peer to identify itself, in tasks whose failure ends the process. It accepts identify reports that it
 did not ask for.
 """
 
 import logging
+import random
 import time
 import weakref
 from collections.abc import Callable, Collection
@@ -23,19 +24,22 @@ from libp2p.identity.identify_push.identify_push import ID_PUSH
 from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.exceptions import SwarmException
 from libp2p.peer.id import ID
-from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.rcmgr.connection_limits import ConnectionLimits
 from libp2p.rcmgr.manager import ResourceLimits, ResourceManager
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
-from libp2p.tools.anyio_service import background_trio_service
 from libp2p.transport.tcp.tcp import TCP
 from multiaddr import Multiaddr
+from nacl.signing import SigningKey
 
+from sapo_node.gossip.machine import Machine
+from sapo_node.gossip.seen import Seen
+from sapo_node.gossip.signing import Author
 from sapo_node.net import addresses, inbound, patches
+from sapo_node.net.gossip_streams import Gossip, GossipStreams
 from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits, close_link
 from sapo_node.net.interface import AskFailed, Requests
-from sapo_node.net.pubsub import Gossip, HardenedGossipSub, HardenedPubsub
+from sapo_node.net.peer_records import PeerRecords
 from sapo_node.net.request_response import Asking
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.yamux import BoundedMuxer
@@ -44,9 +48,6 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = 64
 PER_PEER = 3  # connections; two nodes that dial each other at once hold two for a moment
-DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 10  # mesh peers: the target; below LOW and above HIGH the mesh is changed
-GOSSIP_WINDOW = 3  # heartbeats for which a message is offered to peers outside of the mesh
-START_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
 INTERFACES_SECONDS = 60.0  # from one look at the addresses of this machine to the next
 
@@ -192,7 +193,7 @@ class Listening:
 
 
 class Session:
-    """Host, router and gossip of one session. `run` may be called once."""
+    """Host and gossip of one session. `run` may be called once."""
 
     def __init__(
         self,
@@ -200,6 +201,7 @@ class Session:
         where: Listening,
         gossip: Gossip,
         *,
+        seen: Seen,
         followed: frozenset[str],
         requests: Requests | None,
         linked: Callable[[], None],
@@ -218,22 +220,16 @@ class Session:
         self.host = build_host(seed, self._tcp, self._advertised, gossip.defences)
         self.swarm = self.host.get_network()
         self.swarm.register_notifee(self)
-        self.router = HardenedGossipSub(
+        key = SigningKey(seed)
+        self.machine = Machine(
+            Author(bytes(key.verify_key), lambda data: key.sign(data).signature, time.time_ns()),
+            {topic.encode(): channel.max_bytes for topic, channel in gossip.channels.items()},
+            seen=seen,
+            rng=random.Random(),  # noqa: S311 - no peer sees what it draws
             defences=gossip.defences,
-            protocols=[PROTOCOL_ID_V11],
-            degree=DEGREE,
-            degree_low=DEGREE_LOW,
-            degree_high=DEGREE_HIGH,
-            heartbeat_interval=1,
-            heartbeat_initial_delay=0.2,
-            gossip_window=GOSSIP_WINDOW,
-            gossip_history=5,
-            adaptive_gossip_enabled=False,
-            spam_protection_enabled=False,
-            eclipse_protection_enabled=False,
-            max_pending_messages_per_peer=8,
         )
-        self.pubsub = HardenedPubsub(self.host, self.router, gossip, counter=time.time_ns())
+        self._records = PeerRecords(self.host)
+        self._streams = GossipStreams(self.host, self.machine, self._records, gossip)
         self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
             self.swarm,
@@ -244,7 +240,7 @@ class Session:
                 eviction=gossip.defences.eviction,
             ),
             note=self._tcp.opened.add,
-            refuses=self.router.refuses,
+            refuses=self.refuses,
             offended=gossip.offended,
             follows=self.followed_by,
             brought=brought,
@@ -286,13 +282,13 @@ class Session:
             self.bound = tuple(str(address) for address in self.host.get_transport_addrs())
             if len(self.bound) < len(listen):
                 raise OSError(f"listening on {', '.join(self._where.listen)} failed")
-            async with background_trio_service(self.pubsub), background_trio_service(self.router):
-                with trio.fail_after(START_SECONDS):
-                    await self.pubsub.wait_until_ready()
-                    await self.follow(self._followed)
+            async with trio.open_nursery() as nursery:
+                self.follow(self._followed)
+                await nursery.start(self._streams.run)
                 ready()
                 await stop.wait()
                 await self._close_connections()
+                nursery.cancel_scope.cancel()
 
     async def _close_connections(self) -> None:
         with trio.move_on_after(CLOSE_SECONDS):
@@ -301,24 +297,27 @@ class Session:
                     nursery.start_soon(self.disconnect, str(peer_id), "this node stops")
 
     async def publish(self, topic: str, data: bytes) -> None:
-        await self.pubsub.publish(topic, data)
+        """Send a message of this node. Lets other tasks run, so that many messages at once do not fill the queues."""
+        self._streams.perform(self.machine.publish(topic.encode(), data, trio.current_time()))
+        await trio.lowlevel.checkpoint()
 
-    async def follow(self, topics: Collection[str]) -> None:
+    def follow(self, topics: Collection[str]) -> None:
         """Follow these topics and no others."""
-        for topic in set(self.pubsub.topic_ids) - set(topics):
-            await self.pubsub.unsubscribe(topic)
-        for topic in sorted(set(topics) - set(self.pubsub.topic_ids)):
-            await self.pubsub.subscribe(topic)
+        names = frozenset(topic.encode() for topic in topics)
+        self._streams.perform(self.machine.follow(names, trio.current_time()))
+
+    def refuses(self, peer_id: str) -> bool:
+        """Return whether the node refuses a peer because it flooded lately."""
+        return self.machine.refuses(peer_id, trio.current_time())
 
     def followers(self, topic: str) -> int:
         """The number of connected peers that follow a topic."""
-        return len(self.pubsub.peer_topics.get(topic, ()))
+        return len(self.machine.topics[topic.encode()].followers)
 
     def followed_by(self, peer_id: str) -> frozenset[str]:
         """The topics of this node that a connected peer follows."""
-        identity = ID.from_string(peer_id)
-        follow = self.pubsub.peer_topics
-        return frozenset(topic for topic in self._gossip.seen_caches if identity in follow.get(topic, ()))
+        peer = self.machine.peers.get(peer_id)
+        return frozenset(topic.decode() for topic in peer.follows) if peer else frozenset()
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         if self._asking is None:
@@ -390,19 +389,20 @@ class Session:
     async def connected(self, _network: Any, link: Any) -> None:
         peer_id = str(link.muxed_conn.peer_id)
         if self._gossip.admit(peer_id):
+            self._streams.connected(link)
             self._linked()
         else:
             await self.disconnect(peer_id, NOT_ADMITTED)
 
     async def disconnected(self, _network: Any, link: Any) -> None:
-        self.pubsub.connection_ended(link)
+        self._streams.disconnected(link)
         identity, why = link.muxed_conn.peer_id, link.muxed_conn.why_closed
         if why:
             log.info("closed a connection with %s: %s", identity, why)
         else:
             log.info("a connection with %s was closed by the peer, or the network broke it", identity)
         if str(identity) not in self.linked():
-            patches.forget_record(self.host, identity)
+            self._records.forget(identity)
             self._gone(str(identity), why)
 
     async def opened_stream(self, network: Any, stream: Any) -> None: ...

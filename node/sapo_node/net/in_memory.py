@@ -7,6 +7,7 @@ sequence).
 """
 
 import heapq
+import logging
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from sapo_node.gossip.seen import Seen, message_id
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.net.interface import (
     Admit,
     AskFailed,
@@ -25,12 +28,13 @@ from sapo_node.net.interface import (
     PeerGone,
     PeerInfo,
     Requests,
-    Verdict,
 )
-from sapo_node.net.seen_cache import content_id, seen_caches
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ class MemoryHub:
 
     def carry(self, source: str, topic: str, data: bytes, targets: Sequence[str]) -> None:
         """Send a message to the `targets` that follow its topic. Each link draws from its own generator."""
-        key = content_id(data)
+        key = message_id(topic.encode(), data)
         for target in targets:
             if topic not in self._nodes[target].followed:
                 continue
@@ -179,7 +183,8 @@ class MemoryNetwork:
         self.addresses: tuple[str, ...] = ()
         self.running = False
         self._hub = hub
-        self._seen_caches = seen_caches(channels)
+        self._channels = channels
+        self._seen = Seen()
         self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
         self.followed = frozenset(channels)
         self._requests = requests
@@ -199,8 +204,8 @@ class MemoryNetwork:
             task_status.started()
             while True:
                 await self._wait_for_arrival()
-                _, sender, _, topic, _, data = heapq.heappop(self._arrivals)
-                await self._take(sender, topic, data)
+                _, sender, _, topic, key, data = heapq.heappop(self._arrivals)
+                await self._take(sender, topic, key, data)
         finally:
             self.running = False
             self._arrivals.clear()
@@ -215,24 +220,32 @@ class MemoryNetwork:
     def _next_arrival(self) -> float:
         """The time of the next arrival. Drops copies of contents that the node was asked about since they were sent."""
         while self._arrivals:
-            when, _, _, topic, key, _ = self._arrivals[0]
-            if not self._seen_caches[topic].knows(key, at=when):
+            when, _, _, _, key, _ = self._arrivals[0]
+            if not self._seen.knows(key, when):
                 return when
             heapq.heappop(self._arrivals)
         return float("inf")
 
-    async def _take(self, sender: str, topic: str, data: bytes) -> None:
-        if not self._hub.open(sender, self.peer_id):
+    async def _take(self, sender: str, topic: str, key: bytes, data: bytes) -> None:
+        if not self._hub.open(sender, self.peer_id) or self._seen.knows(key, trio.current_time()):
             return
-        if await self._seen_caches[topic].ask(sender, data) is Verdict.ACCEPT:
+        self._seen.ask(key, trio.current_time())
+        verdict = Verdict.BUSY
+        try:
+            verdict = await self._channels[topic].handle(sender, data)
+        except Exception:  # as on libp2p: an error of the node does not end its network
+            log.exception("the message handler failed; the message is ignored")
+            verdict = Verdict.IGNORE
+        finally:
+            self._seen.settle(key, verdict, trio.current_time())
+        if verdict is Verdict.ACCEPT:
             targets = [peer for peer in self._hub.reachable(self.peer_id) if peer != sender]
             self._hub.carry(self.peer_id, topic, data, targets)
 
     def arrive(self, when: float, sender: str, topic: str, data: bytes, key: bytes) -> None:
-        """Called by the hub: a message with the content id `key` will arrive at `when`."""
+        """Called by the hub: a message with the id `key` will arrive at `when`."""
         self._sequence += 1
-        cache = self._seen_caches.get(topic)
-        if cache is None or cache.knows(key, at=when):
+        if topic not in self._channels or self._seen.knows(key, when):
             return  # it would be dropped on arrival, as most copies in a flood are
         heapq.heappush(self._arrivals, (when, sender, self._sequence, topic, key, data))
         if self._arrivals[0][0] == when:
@@ -251,7 +264,8 @@ class MemoryNetwork:
             self._notify(notice)
 
     async def publish(self, topic: str, data: bytes) -> None:
-        self._seen_caches[topic].mark_seen(data)
+        self._channels[topic].require_fits(data)
+        self._seen.settle(message_id(topic.encode(), data), Verdict.ACCEPT, trio.current_time())
         if not self.running:
             raise NotRunningError("the network does not run: start it before publishing")
         self._hub.carry(self.peer_id, topic, data, self._hub.reachable(self.peer_id))

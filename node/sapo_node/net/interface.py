@@ -7,25 +7,15 @@ network never charges or bans a peer: only the node does, in `Handle` and `Admit
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from sapo_node.gossip.verdict import Verdict
 from sapo_protocol.errors import LocalError
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus  # libp2p brings these stubs, and they hide trio's own types
-
-
-class Verdict(Enum):
-    """The node's decision about one message."""
-
-    ACCEPT = "accept"  # forward it; never ask again about this content
-    KEEP = "keep"  # the node took it, but do not forward it; never ask again about this content
-    IGNORE = "ignore"  # do not forward it; ask again if it comes back later
-    BUSY = "busy"  # do not forward it; another peer may bring it at once, and is asked about it
-    REJECT = "reject"  # do not forward it; the bytes alone prove it wrong, so never ask again
 
 
 Handle = Callable[[str, bytes], Awaitable[Verdict]]
@@ -41,6 +31,13 @@ class Channel:
     """Largest message that the node accepts or sends."""
     everybodys: bool = False
     """True if all peers of the swarm always follow it."""
+
+    def require_fits(self, data: bytes) -> None:
+        """Raise MessageTooLargeError for a message above `max_bytes`."""
+        if len(data) > self.max_bytes:
+            raise MessageTooLargeError(
+                f"a message of {len(data)} bytes exceeds the limit of {self.max_bytes}: share less"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from sapo_node.gossip.seen import Seen
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.net import addresses, pcp, port_mapping
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover, seek
+from sapo_node.net.gossip_streams import Gossip
 from sapo_node.net.host import Listening, Session
 from sapo_node.net.interface import (
     TARGET_PEERS,
@@ -35,10 +38,7 @@ from sapo_node.net.interface import (
     PortMapped,
     Requests,
     ServiceRestarted,
-    Verdict,
 )
-from sapo_node.net.pubsub import Gossip
-from sapo_node.net.seen_cache import seen_caches
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.processes.bounded import Bounded
 from sapo_protocol.errors import LocalError
@@ -79,12 +79,10 @@ class Libp2pNetwork:
         self._requests = requests
         self._admit = admit
         self._notify = notify
-        self._seen_caches = seen_caches(
-            {
-                topic: replace(channel, handle=partial(self._handle, channel.handle))
-                for topic, channel in channels.items()
-            }
-        )
+        self._channels = {
+            topic: replace(channel, handle=partial(self._handle, channel.handle)) for topic, channel in channels.items()
+        }
+        self._seen_messages = Seen()
         self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
         self._part = self._parts = frozenset(channels) - self._shared
         self._session: Session | None = None
@@ -160,7 +158,7 @@ class Libp2pNetwork:
 
     def _new_session(self) -> Session:
         gossip = Gossip(
-            seen_caches=self._seen_caches,
+            channels=self._channels,
             admit=self._admits,
             offended=self._offended,
             joined=self._joined,
@@ -172,6 +170,7 @@ class Libp2pNetwork:
             self._settings.seed,
             where,
             gossip,
+            seen=self._seen_messages,
             followed=self._part | self._shared,
             requests=self._requests,
             linked=self._dialer.wake,
@@ -209,17 +208,12 @@ class Libp2pNetwork:
             nursery.cancel_scope.cancel()
 
     async def publish(self, topic: str, data: bytes) -> None:
-        self._seen_caches[topic].mark_seen(data)
+        self._channels[topic].require_fits(data)
         if not self._stop.is_set():
             await self._up.wait()
         if self._session is None:
             raise NotRunningError("the network does not run: start it before publishing")
-        try:
-            await self._session.publish(topic, data)
-        except Exception as error:
-            raise NotRunningError(
-                f"the network failed while publishing ({first_cause(error)}): publish again"
-            ) from error
+        await self._session.publish(topic, data)
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         if self._session is None:
@@ -261,10 +255,7 @@ class Libp2pNetwork:
             await self._up.wait()  # a session that is starting would miss the change
         if self._session is None:
             return
-        try:
-            await self._session.follow(self._part | self._shared)
-        except Exception as error:  # noqa: BLE001 - the next session follows them from its beginning
-            log.debug("following %d topics failed: %r", len(self._part), error)
+        self._session.follow(self._part | self._shared)
         for peer_id in self._dialer.seek_anew(self._shares_topic):
             await self.disconnect(peer_id, "this node now follows other topics, and dialled too many peers")
 
@@ -319,7 +310,7 @@ class Libp2pNetwork:
             public_key_of(peer_id)
         except LocalError:
             return False
-        flooded = self._session is not None and self._session.router.refuses(peer_id)
+        flooded = self._session is not None and self._session.refuses(peer_id)
         return peer_id != self.peer_id and self._admit(peer_id) and not flooded
 
     def _joined(self, peer_id: str) -> None:

@@ -17,9 +17,9 @@ from libp2p.io.exceptions import MessageTooLarge
 from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 
+from sapo_node.gossip.seen import RecentIds
 from sapo_node.net.inbound import CLOSE_SECONDS, ProtocolBroken, quietly
 from sapo_node.net.interface import AskFailed, Requests
-from sapo_node.net.seen_cache import RecentIds
 from sapo_protocol import Layer, RemoteError
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
@@ -69,7 +69,7 @@ class Asking:
     async def _serve(self, stream: Any) -> None:
         """Answer one request. An error ends only this stream. Raises ProtocolBroken for a request without an end."""
         peer_id = str(stream.muxed_conn.peer_id)
-        if peer_id in self._open or self._slow.has(peer_id.encode()):
+        if peer_id in self._open or self._slow.has(peer_id.encode(), trio.current_time()):
             await quietly(stream.reset)
             return
         self._open.add(peer_id)
@@ -79,7 +79,7 @@ class Asking:
                 await quietly(stream.close)
                 return
             if answer is not None:
-                self._slow.add(peer_id.encode(), SLOW_SECONDS)
+                self._slow.add(peer_id.encode(), trio.current_time(), SLOW_SECONDS)
         except ProtocolBroken:
             raise
         except Exception as error:  # noqa: BLE001 - an error must not reach the swarm's nursery

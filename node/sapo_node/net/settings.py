@@ -1,15 +1,15 @@
 """The settings and the defences of one node's network.
 
 A node uses `NETWORK_DEFENDED`. An ablation passes other `NetworkDefences` in `NetworkSettings`. Without a defence the
-network does what py-libp2p does. `sapo_node.trust.defences` holds the defences of trust.
+network does what GossipSub 1.1 and py-libp2p do. `sapo_node.trust.defences` holds the defences of trust.
 """
 
 from dataclasses import dataclass, field
 
+from sapo_node.gossip.defences import GossipDefences
 from sapo_node.net import addresses
 
 FRAME_SECONDS = 20.0  # for one RPC, from its first byte to its last; 50 kB/s for the largest
-GOSSIP_STREAMS = 4  # that one peer may hold open; an honest peer needs one
 STREAMS = 32  # that one peer may hold open, over all protocols
 RESERVED_OUTBOUND = 8  # connections that inbound peers cannot take
 NAMED = 3  # peers that one peer named and that this node has not connected to yet
@@ -17,28 +17,10 @@ WRONG = 3  # failed dials to such peers, after which the peer that named them is
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkDefences:
+class NetworkDefences(GossipDefences):
     """The defences of a network. The default of each is what a node uses."""
 
-    # gossipsub
-    flood_publishing: bool = True
-    """True if own messages go to all peers that follow their topic, and not only to the mesh."""
-    gossip_repair: bool = True
-    """True if the node also offers messages to peers in back-off."""
-    dialled_mesh_peers: bool = True
-    """True if the mesh always has some peers that this node dialled."""
-
-    # router
-    scored_mesh: bool = True
-    """True if only peers with a score of at least 0 join the mesh and stay in it."""
-    control_caps: bool = True
-    """True if the node limits the control messages that it accepts from a peer, and its answers to them."""
-
-    # pubsub
     frame_seconds: float = FRAME_SECONDS
-    gossip_streams: int = GOSSIP_STREAMS
-    no_peer_exchange: bool = True
-    """True if the node removes addresses, and topics that it does not follow, from control messages."""
 
     # host, inbound, service
     streams: int = STREAMS

@@ -21,11 +21,11 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.state import SCHEMA
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.book import Book
 from sapo_node.groups.record import Unusable
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ignored, Ingest, ReplayWindow
-from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters

@@ -30,6 +30,7 @@ from sapo_adversary.simulator.learning import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.state import SCHEMA
 from sapo_node.gossip.score import Offence
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.advantage import external_advantages
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FILTERS, LearnerOptions, Sampled, TrainRequest, reason_of
@@ -39,7 +40,7 @@ from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.host import TrackedTcp, build_host
-from sapo_node.net.interface import Channel, Verdict
+from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND, NetworkSettings
 from sapo_node.sampling.alarm import Exposure

@@ -16,7 +16,8 @@ from sapo_adversary.simulator.libp2p.realtime import simulate_realtime
 from sapo_adversary.simulator.libp2p.watch import Seen
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.net.interface import Channel, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.storage.keys import create_key

@@ -21,8 +21,8 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.wire import TAGGED, twins
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.state import SCHEMA
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.record import Unusable
-from sapo_node.net.interface import Verdict
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import PeerState, Tier
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature

@@ -21,7 +21,8 @@ from sapo_adversary.load.keys import identity_of
 from sapo_adversary.load.messages import BAD, Messages
 from sapo_adversary.load.publishers import LISTENER, Publishers
 from sapo_adversary.scoring import SharedScorer
-from sapo_node.net.interface import Channel, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_protocol import (

@@ -15,7 +15,8 @@ from sapo_adversary.simulator.attackers import Band
 from sapo_adversary.simulator.crowd import hub_of
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, manifest_of
-from sapo_node.net.interface import Channel, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel
 from sapo_node.processes.clock import TrioClock
 from sapo_protocol import LocalError, open_message, peer_id, rollouts_topics
 

@@ -9,7 +9,7 @@ from context import KEY, context_of
 from sapo_node.app.config import Config
 from sapo_node.app.node import build_node
 from sapo_node.app.state import SCHEMA, StateFolder, epochs_ahead, locked, return_to_clock
-from sapo_node.net.interface import Verdict
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database
 from sapo_node.storage.location import StateLocation

@@ -23,13 +23,14 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.app.trained_model import remember
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.book import MAX_GROUPS, MAX_PER_PEER, newest
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FILTERS, GroupReport, Ready, Refusal, RequestError, Sampled
 from sapo_node.groups.record import NotDrawn, State, Unusable, VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.in_memory import LinkQuality, MemoryHub
-from sapo_node.net.interface import Channel, NotRunningError, Verdict
+from sapo_node.net.interface import Channel, NotRunningError
 from sapo_node.observability.overview import overview
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed

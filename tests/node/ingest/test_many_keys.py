@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.node import Parts
-from sapo_node.net.interface import Verdict
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.limits import Limits

@@ -9,12 +9,13 @@ import trio
 
 from context import KEY
 from rollouts import right_and_wrong, rollout
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.book import Book
 from sapo_node.ingest import sync
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Responder, Synchroniser
-from sapo_node.net.interface import TARGET_PEERS, AskFailed, PeerInfo, Verdict
+from sapo_node.net.interface import TARGET_PEERS, AskFailed, PeerInfo
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (

@@ -6,9 +6,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.node import Parts
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.lottery import ENDED_LINK, PLACE_BYTES
 from sapo_node.ingest.validator import Ignored
-from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier

@@ -59,8 +59,9 @@ async def stock(seed: bytes, _folder: Path) -> None:
 async def ours(seed: bytes, folder: Path) -> None:
     from nacl.signing import SigningKey
 
+    from sapo_node.gossip.verdict import Verdict
     from sapo_node.net import pubsub
-    from sapo_node.net.interface import Channel, Verdict
+    from sapo_node.net.interface import Channel
     from sapo_node.net.libp2p import Libp2pNetwork
     from sapo_node.net.settings import NetworkSettings
     from sapo_node.storage.database import Database

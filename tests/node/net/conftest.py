@@ -24,7 +24,8 @@ from libp2p.utils.varint import read_varint_prefixed_bytes
 from multiaddr import Multiaddr
 from nacl.signing import SigningKey
 
-from sapo_node.net.interface import Channel, NetworkNotice, Requests, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel, NetworkNotice, Requests
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences, NetworkSettings
 from sapo_protocol.keys import peer_id

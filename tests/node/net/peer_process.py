@@ -9,7 +9,8 @@ from contextlib import suppress
 import trio
 from nacl.signing import SigningKey
 
-from sapo_node.net.interface import Channel, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_protocol.keys import peer_id

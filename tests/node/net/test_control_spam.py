@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.net.router import ControlBudget
+from sapo_node.net.seen_cache import message_id
 
 from sapo_node.gossip.score import Offence
 from sapo_node.net.interface import ServiceRestarted
-from sapo_node.net.router import ControlBudget
-from sapo_node.net.seen_cache import message_id
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sapo_node.net.interface import MessageTooLargeError, NotRunningError, Verdict
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import MessageTooLargeError, NotRunningError
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Start, Until

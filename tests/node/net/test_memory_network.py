@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 import pytest
 import trio
+from sapo_node.net.seen_cache import IGNORED_SECONDS
 from trio.testing import MockClock
 
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.net.in_memory import LinkQuality, MemoryHub, MemoryNetwork
 from sapo_node.net.interface import (
     Channel,
@@ -14,9 +16,7 @@ from sapo_node.net.interface import (
     NotRunningError,
     PeerConnected,
     PeerGone,
-    Verdict,
 )
-from sapo_node.net.seen_cache import IGNORED_SECONDS
 
 TOPIC, LIMIT = "rollouts", 10
 

@@ -6,10 +6,10 @@ import pytest
 import trio
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.net.router import CROWDED_BACK_OFF, OPPORTUNITY_BEATS
 
 from sapo_node.gossip.score import Offence
 from sapo_node.net.host import DEGREE_HIGH
-from sapo_node.net.router import CROWDED_BACK_OFF, OPPORTUNITY_BEATS
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Start, Until

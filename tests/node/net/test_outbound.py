@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.net.outbound import BoundedRpcQueue, OutboundQueues
 
 from sapo_node.net import outbound
-from sapo_node.net.outbound import BoundedRpcQueue, OutboundQueues
 
 if TYPE_CHECKING:
     from conftest import Probe, Spawn, Start, Until

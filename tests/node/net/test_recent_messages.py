@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import trio
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.net.seen_cache import message_id
 
 from sapo_node.net.interface import Malformed, PeerGone
-from sapo_node.net.seen_cache import message_id
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Start, Until

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.net.router import excess_of, sanitise
 
 from sapo_node.net import router
-from sapo_node.net.router import excess_of, sanitise
 
 TOPIC = "/sapo/2/" + "ab" * 32 + "/rollouts/0"
 

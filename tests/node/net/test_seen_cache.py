@@ -5,10 +5,11 @@ from hashlib import sha256
 
 import pytest
 import trio
+from sapo_node.net.seen_cache import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, RecentIds, SeenCache, message_id
 from trio.testing import MockClock
 
-from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.seen_cache import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, RecentIds, SeenCache, message_id
+from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.interface import Channel
 
 
 async def test_copies_that_arrive_together_are_one_question(autojump_clock: MockClock) -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.ingest.validator import Ignored
-from sapo_node.net.interface import Verdict
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.equivocation import EquivocationHandler

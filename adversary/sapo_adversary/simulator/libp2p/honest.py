@@ -10,6 +10,8 @@ import trio
 
 from sapo_adversary.simulator.libp2p.watch import WARM_SECONDS, Watch
 from sapo_node.app.state import SCHEMA
+from sapo_node.gossip.seen import content_id
+from sapo_node.gossip.verdict import Verdict
 from sapo_node.net.address_book import Anchors
 from sapo_node.net.addresses import host_of
 from sapo_node.net.host import Session
@@ -21,10 +23,8 @@ from sapo_node.net.interface import (
     PeerInfo,
     Requests,
     ServiceRestarted,
-    Verdict,
 )
 from sapo_node.net.libp2p import Libp2pNetwork
-from sapo_node.net.seen_cache import content_id
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.storage.database import Database
 
@@ -172,16 +172,16 @@ class WatchedNetwork(Libp2pNetwork):
         while True:
             await trio.sleep(BEAT_SECONDS)
             service, now = self._session, trio.current_time()
-            mesh = service.router.mesh.get(self._topic, ()) if service else ()
-            lit = any(str(peer) in honest for peer in mesh)
+            mesh = service.machine.topics[self._topic.encode()].mesh if service else ()
+            lit = any(peer in honest for peer in mesh)
             if now > warm_at and self._watch.complete:
                 seen.heartbeats += 1
                 seen.meshed += lit
                 seen.dark = max(seen.dark, now - max(seen.lit, warm_at))
-                seen.taken = sum(str(peer) not in honest for peer in mesh) / max(1, len(mesh))
+                seen.taken = sum(peer not in honest for peer in mesh) / max(1, len(mesh))
             if lit:
                 seen.lit = now
             if service:
                 held = service.inbound.streams.items()
                 seen.streams = max(seen.streams, sum(count for peer, count in held if peer not in honest))
-                seen.stays.update(str(peer) for peer in mesh if str(peer) not in honest)
+                seen.stays.update(peer for peer in mesh if peer not in honest)
