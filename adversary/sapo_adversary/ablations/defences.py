@@ -125,7 +125,6 @@ DEFENCES: Mapping[str, Defence] = {
     "anchors": Defence("node/sapo_node/net/address_book.py", network={"anchors": False}),
     "reserved slots": Defence("node/sapo_node/net/host.py", network={"reserved_outbound": 0}),
     "inbound eviction": Defence("node/sapo_node/net/inbound.py", network={"eviction": False}),
-    "no peer exchange": Defence("node/sapo_node/net/pubsub.py", network={"no_peer_exchange": False}),
     "records where they are": Defence(
         "node/sapo_node/net/host.py", network={"records_checked": False, "only_ours_dial": False}
     ),

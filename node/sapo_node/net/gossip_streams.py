@@ -85,13 +85,18 @@ class GossipStreams:
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled. An error of the machine ends it."""
-        async with trio.open_nursery() as self._nursery:
-            self._nursery.start_soon(self._announce)
-            self._nursery.start_soon(self._beat)
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._announce)
+            nursery.start_soon(self._beat)
             for link in self._swarm.get_connections():
                 if self._gossip.admit(str(link.muxed_conn.peer_id)):
                     self.connected(link)
             task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None  # before it closes: connections come and go until the host has ended
 
     async def _announce(self) -> None:
         while True:

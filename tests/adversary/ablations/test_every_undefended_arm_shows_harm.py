@@ -6,7 +6,6 @@ defence is left out here, and what it keeps away gets through. The whole scenari
 
 import random
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -14,9 +13,6 @@ import cbor2
 import pytest
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from libp2p.host.exceptions import StreamFailure
-from libp2p.peer.id import ID
-from libp2p.pubsub.pb import rpc_pb2
 
 from context import KEY, context_of
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
@@ -29,6 +25,9 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.state import SCHEMA
+from sapo_node.gossip.actions import Wake
+from sapo_node.gossip.defences import GOSSIP_STREAMS
+from sapo_node.gossip.rpc import IHave
 from sapo_node.gossip.score import Offence
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.advantage import external_advantages
@@ -42,7 +41,7 @@ from sapo_node.net.dialer import Dialer
 from sapo_node.net.host import TrackedTcp, build_host
 from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
-from sapo_node.net.settings import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND, NetworkSettings
+from sapo_node.net.settings import NETWORK_DEFENDED, RESERVED_OUTBOUND, NetworkSettings
 from sapo_node.sampling.alarm import Exposure
 from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.sampler import WeightedGroup
@@ -66,6 +65,9 @@ from sapo_protocol import (
     seal,
 )
 from validator_parts import SENDER, ValidatorParts
+from virtual_gossip import TOPIC as BOTH_FOLLOW
+from virtual_gossip import Attacker as Mallory
+from virtual_gossip import World
 
 MANIFEST = replace(load_manifest("starter"), genesis=0, max_rounds=600)
 SCORER = SharedScorer()
@@ -487,17 +489,13 @@ async def wait_until(condition):
             await trio.sleep(0.02)
 
 
-async def in_pair(undefended, harmed):
-    """What `harmed(router, the peer that it dialled)` says of a node without a defence."""
-    async with trio.open_nursery() as nursery:
-        friend = network(2)
-        await nursery.start(friend.run)
-        node = network(1, undefended.network, bootstrap=friend.addresses)
-        await nursery.start(node.run)
-        await wait_until(node.peers)
-        found = harmed(node._session.router, ID.from_string(friend.peer_id))
-        nursery.cancel_scope.cancel()
-    return found
+async def gossiping(undefended, harmed):
+    """What `harmed(world, node, the peer that it dialled)` says of a node without a defence, on virtual time."""
+    world = World()
+    friend, node = world.node(2), world.node(1, defences=undefended.network)
+    world.dial(node, friend)
+    world.run(3)
+    return harmed(world, node, friend)
 
 
 async def attacked(undefended, harmed):
@@ -514,36 +512,50 @@ async def attacked(undefended, harmed):
     return found
 
 
-def is_silenced(router, friend):
-    router.mesh[TOPIC].clear()
-    me = router.pubsub.my_id
-    return friend not in router._get_peers_to_send([TOPIC], me, me)
+def topic_of_both(node):
+    return node.machine.topics[BOTH_FOLLOW]
 
 
-def is_told_nothing(router, friend):
-    router.mesh[TOPIC].clear()
-    router._add_back_off(friend, TOPIC, is_unsubscribe=False)
-    router.mcache.put(rpc_pb2.Message(data=b"m", topicIDs=[TOPIC]))
-    return friend not in router.gossip_heartbeat()
+def is_silenced(world, node, friend):
+    topic_of_both(node).mesh.clear()
+    return Wake(friend.name) not in node.machine.publish(BOTH_FOLLOW, b"m", world.now)
 
 
-def has_a_mesh_of_strangers(router, friend):
-    router.mesh[TOPIC] = {ID(b"stranger %d" % number) for number in range(5)}
-    grafts, _ = router.mesh_heartbeat()
-    return friend not in grafts
+def is_told_nothing(world, node, friend):
+    topic_of_both(node).pruned(friend.name, 60, world.now)
+    node.machine.publish(BOTH_FOLLOW, b"m", world.now)
+    return Wake(friend.name) not in node.machine.heartbeat(world.now)
 
 
-def keeps_who_offends(router, friend):
-    router.mesh[TOPIC] = {friend}
-    router.scores.offended(trio.current_time(), str(friend), Offence.EXCESS, 1000)
-    router.mesh_heartbeat()
-    return friend in router.mesh[TOPIC]
+def has_a_mesh_of_strangers(world, node, friend):
+    for number in range(10, 15):
+        world.dial(world.node(number), node)
+    world.run(3)
+    topic_of_both(node).mesh.discard(friend.name)
+    node.machine.heartbeat(world.now)
+    return friend.name not in node.mesh()
 
 
-def bears_any_flood(router, friend):
+def keeps_who_offends(world, node, friend):
+    node.machine.scores.offended(world.now, friend.name, Offence.EXCESS, 1000)
+    node.machine.heartbeat(world.now)
+    return friend.name in node.mesh()
+
+
+def bears_any_flood(world, node, _friend):
+    mallory = Mallory(world)
+    world.dial(mallory, node)
     ids = [number.to_bytes(32, "big") for number in range(500)]
-    flood = rpc_pb2.RPC(control=rpc_pb2.ControlMessage(ihave=[rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=ids)]))
-    return all(router.within_rate(friend, flood) for _ in range(50))
+    for _ in range(50):
+        mallory.control(node, ihave=[IHave(topic=BOTH_FOLLOW, ids=ids)])
+    world.run(1)
+    return mallory.name in node.machine.peers
+
+
+def streams_have_no_end(world, node, _friend):
+    mallory = Mallory(world)
+    world.dial(mallory, node)
+    return all(mallory.open(node.name) for _ in range(2 * GOSSIP_STREAMS))
 
 
 async def frame_never_ends(node, link):
@@ -551,20 +563,6 @@ async def frame_never_ends(node, link):
     await wait_until(node.peers)
     await trio.sleep(1.5)
     return link.open
-
-
-async def streams_have_no_end(node, link):
-    for _ in range(2 * GOSSIP_STREAMS):
-        with suppress(StreamFailure):
-            await link.another()
-    return sum(node._session.pubsub._streams.values()) > GOSSIP_STREAMS
-
-
-async def prune_is_believed(node, link):
-    await wait_until(node.peers)
-    await link.exchange("another topic", b"seed", [NOWHERE])
-    await trio.sleep(0.3)
-    return "another topic" in node._session.router.back_off
 
 
 async def record_is_believed(node, link):
@@ -656,19 +654,18 @@ HARMS = {
     "envelope quota": untrusted_advances_as_it_likes,
     "link rate": link_brings_strangers_without_end,
     "promotion limits": stranger_is_promoted_within_an_epoch,
-    "flood publishing": partial(in_pair, harmed=is_silenced),
-    "gossip repair": partial(in_pair, harmed=is_told_nothing),
-    "dialled mesh peers": partial(in_pair, harmed=has_a_mesh_of_strangers),
+    "flood publishing": partial(gossiping, harmed=is_silenced),
+    "gossip repair": partial(gossiping, harmed=is_told_nothing),
+    "dialled mesh peers": partial(gossiping, harmed=has_a_mesh_of_strangers),
     "frame deadline": partial(attacked, harmed=frame_never_ends),
-    "stream caps": partial(attacked, harmed=streams_have_no_end),
+    "stream caps": partial(gossiping, harmed=streams_have_no_end),
     "anchors": old_friends_are_forgotten,
     "reserved slots": nothing_is_reserved,
     "inbound eviction": newcomer_is_refused,
-    "no peer exchange": partial(attacked, harmed=prune_is_believed),
     "records where they are": partial(attacked, harmed=record_is_believed),
     "peer exchange limits": liar_fills_the_book,
-    "scored mesh": partial(in_pair, harmed=keeps_who_offends),
-    "control caps": partial(in_pair, harmed=bears_any_flood),
+    "scored mesh": partial(gossiping, harmed=keeps_who_offends),
+    "control caps": partial(gossiping, harmed=bears_any_flood),
     "mass limit": group_outweighs_the_round,
     "costly lies": lies_cost_nothing,
     "sender rate": sender_is_heard_without_end,

@@ -59,8 +59,8 @@ async def stock(seed: bytes, _folder: Path) -> None:
 async def ours(seed: bytes, folder: Path) -> None:
     from nacl.signing import SigningKey
 
+    from sapo_node.gossip import seen
     from sapo_node.gossip.verdict import Verdict
-    from sapo_node.net import pubsub
     from sapo_node.net.interface import Channel
     from sapo_node.net.libp2p import Libp2pNetwork
     from sapo_node.net.settings import NetworkSettings
@@ -69,7 +69,7 @@ async def ours(seed: bytes, folder: Path) -> None:
     from sapo_node.trust.ledger import SCHEMA, Ledger
     from sapo_protocol.keys import peer_id
 
-    pubsub.SEEN_SECONDS = float(SEEN_SECONDS)
+    seen.SETTLED_SECONDS = seen.IGNORED_SECONDS = float(SEEN_SECONDS)
     database = Database(folder / "ledger.sqlite", (SCHEMA,))
     ledger = Ledger(database)
 

@@ -25,6 +25,7 @@ from multiaddr import Multiaddr
 from nacl.signing import SigningKey
 
 from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.host import Session
 from sapo_node.net.interface import Channel, NetworkNotice, Requests
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences, NetworkSettings
@@ -169,10 +170,23 @@ class Probe:
         return {shard for shard, topic in enumerate(self.topics) if topic in known.get(other.network.peer_id, ())}
 
     @property
-    def router(self) -> Any:
-        """The library's router of the present life, to look into or to break."""
+    def session(self) -> Session:
+        """The session of the present life, to look into or to break."""
         assert self.network._session is not None
-        return self.network._session.router
+        return self.network._session
+
+    @property
+    def mesh(self) -> set[str]:
+        """The peers in the mesh of its first shard."""
+        return self.session.machine.topics[self.topics[0].encode()].mesh
+
+    def streams(self) -> list[int]:
+        """The number of gossip streams that each connected peer holds open."""
+        return [len(peer.streams) for peer in self.session.machine.peers.values()]
+
+    def break_service(self) -> None:
+        """The next heartbeat fails."""
+        self.session.machine.heartbeat = None  # type: ignore[method-assign, assignment]
 
     def links(self) -> frozenset[str]:
         return self.network._linked()

@@ -87,7 +87,7 @@ class Crowd:
         """An exception out of the library, after which the network starts again."""
         if self._sessions_to_fail[number] and self.nodes[number].network._session:
             self._sessions_to_fail[number] -= 1
-            self.nodes[number].router.mcache.history = None
+            self.nodes[number].break_service()
 
     async def chatter(self) -> None:
         while self.is_talking:
@@ -101,7 +101,7 @@ class Crowd:
 
     def is_settled(self) -> bool:
         """No service has yet to fail, and each node knows what each other one follows."""
-        whole = all(node.network._session and node.router.mcache.history for node in self.nodes.values())
+        whole = all(node.network._session and node.session.machine.heartbeat for node in self.nodes.values())
         return whole and all(
             self.nodes[one].follows(self.nodes[other]) == self.follow[other] for one, other in self.pairs()
         )

@@ -20,7 +20,7 @@ from sapo_node.net.interface import (
 )
 
 if TYPE_CHECKING:
-    from tests.node.net.conftest import Attack, Probe, Spawn, Start, Until
+    from tests.node.net.conftest import Probe, Spawn, Start, Until
 
 
 async def test_addresses_are_complete_and_dialable_and_a_node_knows_who_dialled_and_who_brought_what(
@@ -229,7 +229,7 @@ async def test_an_exception_out_of_the_library_restarts_the_service(start: "Star
     three = await start(3, bootstrap=(two.address,))
     await until(lambda: two.sees(one, three))
     before = two.network.addresses
-    two.router.mcache.history = None  # the next heartbeat fails
+    two.break_service()
     await until(lambda: two.noticed(ServiceRestarted))
     # It redials whom it had dialled and whoever had dialled it, or is redialled by them at its old port.
     await until(lambda: two.sees(one, three), within=30)
@@ -313,30 +313,3 @@ async def test_a_node_in_another_process_is_found_without_options(
     node = await start(1, discover=True, listen="/ip4/0.0.0.0/tcp/0")
     peer = await spawn(9, listen="/ip4/0.0.0.0/tcp/0")
     await until(lambda: [known.peer_id for known in node.network.peers()] == [peer.peer_id], within=30)
-
-
-async def test_a_peer_that_left_before_its_topics_were_read_is_no_peer(
-    start: "Start", until: "Until", attacker: "Attack", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await start(1)
-    verdict = trio.Event()
-    push = node.router.pubsub.push_msg
-
-    async def push_late(*message: Any) -> None:
-        await verdict.wait()
-        await push(*message)
-
-    monkeypatch.setattr(node.router.pubsub, "push_msg", push_late)
-    async with attacker(node.address) as leaving:
-        rpc = leaving.rpc(leaving.message(b"m"))
-        rpc.subscriptions.add(subscribe=True, topicid=node.topics[0])
-        rpc.control.graft.add(topicID=node.topics[0])
-        await leaving.send_rpc(rpc)
-        await until(lambda: node.router.pubsub._streams)
-        await trio.sleep(0.2)
-    await until(lambda: not node.links())
-    await trio.sleep(0.5)
-    verdict.set()
-    await until(lambda: not node.router.pubsub._streams)
-    assert (node.network.peers(), node.router.pubsub.peer_topics) == ((), {})
-    assert not any(node.router.mesh.values())

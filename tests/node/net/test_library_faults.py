@@ -352,7 +352,7 @@ async def test_our_node_does_not_hear_a_banned_peer_that_reconnects(
 async def test_nothing_is_kept_of_a_peer_that_left(pair: "tuple[Probe, Probe]", until: "Until") -> None:
     node, peer = pair
     identity = ID.from_string(peer.network.peer_id)
-    host = node.router.pubsub.host
+    host = node.session.host
     kept = host.get_peerstore().peer_data_map
     assert identity in kept
     await peer.stop()

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 import trio
-from sapo_node.net.seen_cache import IGNORED_SECONDS
 from trio.testing import MockClock
 
+from sapo_node.gossip.seen import IGNORED_SECONDS
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.net.in_memory import LinkQuality, MemoryHub, MemoryNetwork
 from sapo_node.net.interface import (

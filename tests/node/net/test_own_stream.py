@@ -11,7 +11,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.utils import encode_varint_prefixed
 from multiaddr import Multiaddr
 
-from sapo_node.net import patches
+from sapo_node.net import gossip_streams
 from sapo_node.net.host import Listening
 from stock_libp2p import stock_host
 
@@ -19,19 +19,17 @@ if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until
 
 
-async def replaced(pubsub: Any, identity: ID, until: "Until") -> tuple[Any, Any]:
-    """Our stream to a peer, which is given up here, and the next one."""
-    old = pubsub.peers[identity]
-    pubsub._handle_dead_peer(identity)
-    await until(lambda: pubsub.peers.get(identity) not in (None, old))
-    return old, pubsub.peers[identity]
+def own_stream(node: "Probe", peer: "Probe") -> Any:
+    """The stream of a node to a peer; None while it is not open."""
+    own = node.session._streams._own.get(peer.network.peer_id)
+    return own and own.stream
 
 
 async def test_a_stream_that_could_not_be_opened_is_opened_again(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await start(1)
-    host = node.router.pubsub.host
+    host = node.session.host
     open_stream = host.new_stream
 
     async def fail_once(*_: object) -> None:
@@ -70,16 +68,12 @@ async def test_a_peer_gets_our_record_once_and_in_the_first_rpc(
 async def test_a_peer_gets_our_record_again_when_our_addresses_change(
     start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patches, "OWN_RECORD_SECONDS", 0.0)
+    monkeypatch.setattr(gossip_streams, "RECORD_SECONDS", 0.1)
     node = await start(1)
     async with attacker(node.address) as peer:
         await followed(node, peer, until)
-        service = node.network._session
-        assert service is not None
-        service._where = Listening(service._where.listen, ("/ip4/127.0.0.1/tcp/9",))
-        await node.publish(b"moved")
-        await until(lambda: sum(len(rpc.publish) for rpc in peer.received) == 1)
-        assert len(set(records(peer))) == 2
+        node.session._where = Listening(node.session._where.listen, ("/ip4/127.0.0.1/tcp/9",))
+        await until(lambda: len(set(records(peer))) == 2)
 
 
 async def test_two_connections_at_once_get_one_stream(start: "Start", until: "Until") -> None:
@@ -90,14 +84,14 @@ async def test_two_connections_at_once_get_one_stream(start: "Start", until: "Un
             both.start_soon(node.network._dial, *where)
     await until(lambda: node.sees(peer) and peer.sees(node))
     await trio.sleep(0.5)
-    assert set(node.router.pubsub._streams.values()) | set(peer.router.pubsub._streams.values()) == {1}
+    assert {*node.streams(), *peer.streams()} == {1}
 
 
 async def test_a_topic_that_is_left_while_the_stream_is_opened_is_told(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await start(1, shards=2)
-    host = node.router.pubsub.host
+    host = node.session.host
     open_stream = host.new_stream
 
     async def leave_after_the_first_write(*names: object) -> object:
@@ -117,30 +111,15 @@ async def test_a_topic_that_is_left_while_the_stream_is_opened_is_told(
     await until(lambda: peer.follows(node) == {0})
 
 
-async def test_a_stream_that_is_given_up_is_ended_for_the_peer(pair: "tuple[Probe, Probe]", until: "Until") -> None:
-    node, peer = pair
-    await replaced(node.router.pubsub, ID.from_string(peer.network.peer_id), until)
-    await until(lambda: list(peer.router.pubsub._streams.values()) == [1])
-
-
-async def test_a_failed_write_to_an_old_stream_leaves_the_new_one(pair: "tuple[Probe, Probe]", until: "Until") -> None:
-    node, peer = pair
-    identity = ID.from_string(peer.network.peer_id)
-    pubsub = node.router.pubsub
-    old, new = await replaced(pubsub, identity, until)
-    await old.reset()
-    assert not await pubsub.write_msg(old, rpc_pb2.RPC())
-    assert pubsub.peers[identity] is new
-
-
 async def test_what_was_lost_with_a_stream_is_sent_on_the_next(pair: "tuple[Probe, Probe]", until: "Until") -> None:
     node, peer = pair
     await until(lambda: peer.sees(node))
     await node.publish(b"first")
     await until(lambda: peer.heard == [b"first"])
-    await node.router.pubsub.peers[ID.from_string(peer.network.peer_id)].reset()
+    await own_stream(node, peer).reset()
     await node.publish(b"second")
     await until(lambda: peer.heard == [b"first", b"second"])
+    assert peer.streams() == [1]
 
 
 async def test_a_peer_that_leaves_while_it_has_no_stream_leaves_the_mesh(
@@ -150,16 +129,14 @@ async def test_a_peer_that_leaves_while_it_has_no_stream_leaves_the_mesh(
         raise StreamFailure("the connection is about to end")
 
     node, peer = pair
-    identity = ID.from_string(peer.network.peer_id)
-    pubsub = node.router.pubsub
-    await until(lambda: identity in pubsub.peers)
-    monkeypatch.setattr(pubsub.host, "new_stream", fail)
-    pubsub._handle_dead_peer(identity)
-    await node.router.handle_graft(rpc_pb2.ControlGraft(topicID=node.topics[0]), identity)
-    assert identity in node.router.mesh[node.topics[0]]
+    await until(lambda: own_stream(node, peer) and peer.network.peer_id in node.mesh)
+    monkeypatch.setattr(node.session.host, "new_stream", fail)
+    node.session._streams._own[peer.network.peer_id].writing.cancel()
+    await until(lambda: own_stream(node, peer) is None)
+    assert peer.network.peer_id in node.mesh
     await peer.stop()
     await until(lambda: not node.network.peers())
-    await until(lambda: identity not in node.router.mesh[node.topics[0]], within=3)
+    assert peer.network.peer_id not in node.mesh
 
 
 async def test_a_stream_that_a_peer_resets_is_opened_again_before_the_next_message(

@@ -46,12 +46,12 @@ async def test_a_peer_that_is_stopped_is_disconnected_and_leaves_the_mesh(
 ) -> None:
     node = await start(1)
     peer = await spawn(9, bootstrap=[node.address])
-    await until(lambda: peer.peer_id in map(str, node.router.mesh[node.topics[0]]))
+    await until(lambda: peer.peer_id in node.mesh)
     peer.process.send_signal(SIGSTOP)
     await until(lambda: node.noticed(PeerGone), within=10 * TICK + 10)
     assert node.network.peers() == ()
     assert peer.peer_id not in node.links()
-    assert peer.peer_id not in map(str, node.router.mesh[node.topics[0]])
+    assert peer.peer_id not in node.mesh
 
 
 @pytest.mark.usefixtures("fast")
