@@ -568,6 +568,7 @@ async def frame_never_ends(node, link):
 async def record_is_believed(node, link):
     await link.say_where([NOWHERE])
     await wait_until(node.peers)
+    await trio.sleep(0.3)  # until the record has been read, too
     return node.peers()[0].addresses == (NOWHERE,)
 
 
