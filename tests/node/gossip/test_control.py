@@ -105,6 +105,12 @@ def test_control_messages_of_unknown_topics_leave_nothing_behind(siege):
     assert list(siege.node.machine.topics[TOPIC]._back_off) == [siege.mallory.name]
 
 
+def test_a_graft_of_a_topic_that_we_do_not_follow_is_charged_also_within_the_rate(siege):
+    siege.mallory.control(siege.node, graft=[Graft(topic=b"unknown")])
+    siege.world.run(0.2)
+    assert 0.9 < siege.node.offence(siege.mallory) <= 1
+
+
 def test_who_offers_what_it_never_delivers_is_out_of_the_mesh(siege):
     offers = iter(range(10**6))
     for _ in range(4 * int(PROMISE_SECONDS)):

@@ -274,3 +274,16 @@ def test_a_peer_that_comes_back_is_in_the_mesh_again():
     world.run(3)
     assert (one.mesh(), other.mesh()) == ({other.name}, {one.name})
     assert one.score(other) >= 0
+
+
+def test_a_graft_that_was_lost_with_a_stream_is_sent_on_the_next():
+    world = World()
+    one, other = world.nodes_of(2)
+    world.mesh_of([one, other])
+    topic = other.machine.topics[TOPIC]
+    topic.mesh.clear()
+    topic.keep_out(one.name, BACK_OFF_SLACK - 1.0, world.now)  # so that no heartbeat of its own takes us in
+    one.close(other.name)
+    one.open(other.name)
+    world.run(1)
+    assert topic.mesh == {one.name}

@@ -6,7 +6,7 @@ from sapo_node.gossip import outbox
 from sapo_node.gossip.defences import GossipDefences
 from sapo_node.gossip.rates import PARTS_AT_ONCE, PARTS_PER_SECOND
 from sapo_node.gossip.recent import OFFERED_BEATS
-from sapo_node.gossip.rpc import IWant
+from sapo_node.gossip.rpc import IWant, Rpc
 from sapo_node.gossip.seen import message_id
 from sapo_node.gossip.verdict import Verdict
 from virtual_gossip import LIMIT, TOPIC, Attacker, World, topic_of
@@ -236,3 +236,28 @@ def test_a_peer_that_does_not_read_loses_its_connection_when_the_queues_are_full
         world.run(0.2)
     assert node.left == [(stopped.name, "it reads too slowly, and the queues are full")]
     assert len(reader.heard) == 30
+
+
+def test_a_peer_that_left_while_the_node_decided_leaves_nothing_behind(world):
+    node, mallory = attacked(world)
+    node.thinks = 1.0
+    rpc = Rpc(publish=[mallory.message(b"m")])
+    rpc.control.graft.add(topic=TOPIC)
+    mallory.send(node, rpc)
+    world.run(0.5)
+    world.hang_up(mallory, node)
+    world.run(3)
+    topic = node.machine.topics[TOPIC]
+    assert (node.heard, topic.mesh, topic.followers) == ([b"m"], set(), set())
+
+
+def test_a_message_that_was_sent_on_a_lost_stream_is_sent_again_on_the_next_in_the_same_heartbeat(world):
+    node, mallory = world.node(1), Attacker(world)
+    node.publish(b"m")
+    world.dial(mallory, node)
+    mallory.subscribe(node)
+    world.run(0.15)
+    node.close(mallory.name)
+    node.open(mallory.name)
+    world.run(0.2)
+    assert [message.data for message in mallory.published] == [b"m", b"m"]
