@@ -153,10 +153,10 @@ class GossipStreams:
         identity = link.muxed_conn.peer_id
         name = str(identity)
         stays = self._is_connected(identity)
-        if stays:
-            self._machine.connected(name, outbound=self._dialled(identity))
-        else:
+        if not stays:
             self._machine.gone(name)
+        elif name in self._machine.peers:
+            self._machine.connected(name, outbound=self._dialled(identity))
         own = self._own.get(name)
         if own and own.stream and (not stays or own.stream.muxed_conn is link.muxed_conn):
             own.writing.cancel()
