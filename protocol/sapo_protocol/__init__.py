@@ -41,8 +41,9 @@ from .pull import (
     encode_listing,
     encode_peers,
     encode_request,
+    in_custody,
 )
-from .rollout import Rollout, decode_message, encode_message, match_bodies, open_message, require_inline
+from .rollout import Rollout, decode_message, encode_message, match_bodies, open_message
 from .signature import verify_signature
 from .topics import (
     Topic,
@@ -108,6 +109,7 @@ __all__ = [
     "epoch_at",
     "epoch_start",
     "evidence_topic",
+    "in_custody",
     "in_window",
     "load_manifest",
     "match_bodies",
@@ -120,7 +122,6 @@ __all__ = [
     "public_key_of",
     "pull_protocol",
     "render_manifest",
-    "require_inline",
     "require_shard",
     "rollouts_topic",
     "rollouts_topics",

@@ -57,6 +57,9 @@ MAX_LISTED, MAX_LISTING_BYTES = 1_024, 40_000
 MAX_DELIVERED, MAX_DELIVERY_BYTES = 64, 1_048_576
 """Messages in one request and in its delivery, and the bytes of the delivery."""
 
+MAX_HOPS = 4
+"""Peers through which a request for bodies may be passed on, after the first."""
+
 MAX_PX_PEERS, MAX_PX_BYTES = 16, 4_096
 """Peers in one response of peer exchange, and its bytes."""
 

@@ -86,7 +86,7 @@ class Manifest:
     """UTF-8 bytes of one completion."""
     max_message_bytes: int
     inline_bytes: int
-    """Bytes of a gossip message with bodies, at most. A larger round travels without them."""
+    """Bytes of a message. In a swarm of more than nine peers a larger round is published without its bodies."""
     shards: int
     """Number of topics among which rollouts are divided; TOP-3."""
     reasoning_gym: str

@@ -4,6 +4,7 @@ The response is a listing, a delivery or peer addresses. This module checks that
 bodies, order and size. The node then validates the messages of a delivery like messages from gossip.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, starmap
@@ -17,6 +18,7 @@ from .limits import (
     MAX_DELIVERED,
     MAX_DELIVERY_BYTES,
     MAX_GROUPS,
+    MAX_HOPS,
     MAX_LISTED,
     MAX_LISTING_BYTES,
     MAX_PX_BYTES,
@@ -31,6 +33,9 @@ _ID_BYTES = 32
 """Bytes of an envelope id, and of a public key."""
 ALL_SHARDS = (1 << MAX_SHARDS) - 1
 """Every shard that a swarm may have."""
+CUSTODY_DOMAIN = "sapo/custody/2"
+_CUSTODY_BOUND = 1 << 62
+"""A quarter of the numbers of eight bytes."""
 _ARRAY, _ONE_BYTE = 0x80, 24
 """The head of an array, and the smallest count that does not fit its first byte."""
 
@@ -61,6 +66,8 @@ class GetRequest:
 
     want: tuple[InventoryItem, ...]
     """In ascending order of ids."""
+    hops: int = 0
+    """Peers through which the responder may request missing bodies, at most MAX_HOPS. Above 0, `want` is one item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,8 @@ def encode_request(request: Request) -> bytes:
         return encode({"after": request.after, "epoch": request.epoch, "shards": request.shards})
     if isinstance(request, PeersRequest):
         return encode({"peers": request.most, "shards": request.shards})
-    return encode({"want": _inventory(request.want)})
+    hops: dict[str, Value] = {"hops": request.hops} if request.hops else {}
+    return encode({**hops, "want": _inventory(request.want)})
 
 
 def decode_request(data: bytes) -> Request:
@@ -114,17 +122,19 @@ def decode_request(data: bytes) -> Request:
         if not _is_uint(epoch):
             raise RemoteError(Layer.PULL, "an epoch is an unsigned integer")
         return ListRequest(epoch, after, _read_shards(value["shards"]))
-    if value.keys() == {"want"}:
+    if value.keys() in ({"want"}, {"hops", "want"}):
         want = _read_inventory(value["want"], MAX_DELIVERED)
         if not want:  # PULL-3
             raise RemoteError(Layer.PULL, "no message is requested")
-        return GetRequest(want)
+        return GetRequest(want, _read_hops(value["hops"], len(want)) if "hops" in value else 0)
     if value.keys() == {"peers", "shards"}:
         most = value["peers"]
         if not _is_uint(most) or not 1 <= most <= MAX_PX_PEERS:  # PULL-7
             raise RemoteError(Layer.PULL, f"peers is a number from 1 to {MAX_PX_PEERS}")
         return PeersRequest(most, _read_shards(value["shards"]))
-    raise RemoteError(Layer.PULL, "a request has the keys after, epoch and shards, or want, or peers and shards")
+    raise RemoteError(
+        Layer.PULL, "a request has the keys after, epoch and shards, or want, or hops and want, or peers and shards"
+    )
 
 
 def encode_listing(held: Sequence[InventoryItem]) -> bytes:
@@ -172,6 +182,15 @@ def decode_peers(data: bytes, request: PeersRequest) -> tuple[PeerAddress, ...]:
     return tuple(starmap(_peer_address, _read_pairs(value, request.most)))
 
 
+def in_custody(envelope_id: bytes, k: int, key: bytes) -> bool:
+    """Return whether the peer with this public key keeps body k of an envelope for others, as one in four does.
+
+    DUTY-15.
+    """
+    digest = hashlib.sha256(encode([CUSTODY_DOMAIN, envelope_id, k, key])).digest()
+    return int.from_bytes(digest[:8], "big") < _CUSTODY_BOUND
+
+
 def _peer_address(key: bytes, address: Value) -> PeerAddress:
     if not isinstance(address, str) or not 1 <= len(address.encode()) <= MAX_ADDRESS_BYTES:  # PULL-8
         raise RemoteError(Layer.PULL, f"an address is text of 1 to {MAX_ADDRESS_BYTES} bytes")
@@ -202,6 +221,12 @@ def _read_array_head(data: bytes) -> tuple[int, int]:
     if initial == _ARRAY + _ONE_BYTE and len(data) > 1 and data[1] >= _ONE_BYTE:
         return data[1], 2
     raise RemoteError(Layer.PULL, "a delivery is an array")
+
+
+def _read_hops(value: Value, wanted: int) -> int:
+    if not _is_uint(value) or not 1 <= value <= MAX_HOPS or wanted != 1:  # PULL-10
+        raise RemoteError(Layer.PULL, f"hops is an integer from 1 to {MAX_HOPS}, for one message")
+    return value
 
 
 def _read_shards(value: Value) -> int:

@@ -50,15 +50,6 @@ def decode_message(data: bytes, manifest: Manifest) -> tuple[bytes, tuple[bytes 
     return envelope, tuple(bodies)
 
 
-def require_inline(data: bytes, bodies: tuple[bytes | None, ...], manifest: Manifest) -> None:
-    """Raise RemoteError (size) for a gossip message that is too long to hold bodies; MSG-3.
-
-    Charge the sender. A requested message may be as long as MSG-1 allows.
-    """
-    if len(data) > manifest.inline_bytes and any(bodies):
-        raise RemoteError(Layer.SIZE, f"{len(data)} bytes with bodies, the limit is {manifest.inline_bytes}")
-
-
 def match_bodies(opened: Opened, header: Header, bodies: tuple[bytes | None, ...]) -> Rollout:
     """The rollout, if the bodies match its header. Raises RemoteError (body).
 

@@ -12,7 +12,6 @@ KINDS = (
     "header",
     "body",
     "message",
-    "inline",
     "evidence",
     "request",
     "listing",

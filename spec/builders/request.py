@@ -1,4 +1,4 @@
-"""Cases of kind `request`: what a peer may request (PULL-1 to PULL-3, PULL-7, PULL-9)."""
+"""Cases of kind `request`: what a peer may request (PULL-1 to PULL-3, PULL-7, PULL-9, PULL-10)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from rounds import ROUND
 from wire import NULL, TRUE, array, bstr, head, sorted_table, table, text, uint
 
 LIST = {"epoch": uint(EPOCH), "after": bstr(b""), "shards": uint(1)}
-NOTHING = dict.fromkeys(("epoch", "after", "shards", "want", "peers"))
+NOTHING = dict.fromkeys(("epoch", "after", "shards", "want", "hops", "peers"))
 ALL_SHARDS = 2**32 - 1
 LARGEST = 2**64 - 1
 
@@ -22,6 +22,7 @@ def cases() -> Iterable[Case]:
     yield from _wants_refused()
     yield from _peers()
     yield from _shards()
+    yield from _hops()
 
 
 def _passes(name: str, rule: str, data: bytes, output: dict[str, object] | None, note: str = "") -> Case:
@@ -81,6 +82,9 @@ def _shapes() -> Iterator[Case]:
         "peers without shards": table(("peers", uint(1))),
         "a list and a want": sorted_table(LIST | {"want": array([inventory_item(IDS[0], 0)])}),
         "a list with an x": _list(x=table()),
+        "hops alone": table(("hops", uint(1))),
+        "hops in a list": _list(hops=uint(1)),
+        "hops in a request for peers": _peers_request(hops=uint(1)),
         "a want with an unknown key": sorted_table({"want": array([inventory_item(IDS[0], 0)]), "y": uint(0)}),
     }
     for name, data in shapes.items():
@@ -171,3 +175,22 @@ def _shards() -> Iterator[Case]:
     for name, value in invalid.items():
         yield _refused(f"a list of {name}", "PULL-9", _list(shards=value))
         yield _refused(f"peers of {name}", "PULL-9", _peers_request(shards=value))
+
+
+def _hops() -> Iterator[Case]:
+    def wanted(hops: bytes, *ids: bytes) -> bytes:
+        return table(("hops", hops), ("want", array(inventory_item(each, 5) for each in ids)))
+
+    for hops in (1, 4):
+        name = "one hop" if hops == 1 else f"{hops} hops"
+        yield _passes(f"bodies over {name}", "PULL-10", wanted(uint(hops), IDS[0]),
+                      NOTHING | {"want": [[IDS[0], 5]], "hops": hops})  # fmt: skip
+    note = "Without a hop the key is left out."
+    yield _refused("bodies over no hop", "PULL-10", wanted(uint(0), IDS[0]), note=note)
+    invalid = {"five hops": uint(5), "hops as text": text("1"), "hops that are true": TRUE, "a list of hops": array([])}
+    for name, value in invalid.items():
+        yield _refused(f"bodies over {name}", "PULL-10", wanted(value, IDS[0]))
+    yield _refused("bodies of two messages over a hop", "PULL-10", wanted(uint(1), IDS[0], IDS[1]), grammar=True)
+    yield _refused("bodies of no message over a hop", "PULL-3", wanted(uint(1)))
+    backwards = table(("want", array([inventory_item(IDS[0], 5)])), ("hops", uint(1)))
+    yield _refused("hops behind the want", "ENC-6", backwards, grammar=True)

@@ -22,6 +22,7 @@ from sapo_protocol import (
     encode_listing,
     encode_message,
     encode_request,
+    in_custody,
     parse_envelope,
 )
 from sapo_protocol.limits import MAX_DELIVERY_BYTES
@@ -32,8 +33,12 @@ ascending = st.lists(held, min_size=1, max_size=64, unique_by=lambda each: each.
     lambda each: tuple(sorted(each, key=lambda one: one.envelope_id))
 )
 
+fetches = st.builds(lambda one, hops: GetRequest((one,), hops), held, st.integers(1, 4))
 
-@given(st.builds(ListRequest, st.integers(0, 2**64 - 1), ids | st.just(b"")) | st.builds(GetRequest, ascending))
+
+@given(
+    st.builds(ListRequest, st.integers(0, 2**64 - 1), ids | st.just(b"")) | st.builds(GetRequest, ascending) | fetches
+)
 def test_a_request_is_read_as_it_was_written(request):
     assert decode_request(encode_request(request)) == request
 
@@ -69,3 +74,8 @@ def test_a_delivery_as_long_as_one_may_be_is(manifest):
     with pytest.raises(RemoteError) as refusal:
         decode_delivery(bytes(MAX_DELIVERY_BYTES), GetRequest((InventoryItem(bytes(32), 0),)), manifest)
     assert "limit" not in str(refusal.value)
+
+
+def test_a_peer_keeps_a_quarter_of_all_bodies():
+    kept = sum(in_custody(bytes([n]) * 32, k, bytes([255 - n]) * 32) for n in range(128) for k in range(16))
+    assert 440 < kept < 584  # 512 of 2,048, within four standard deviations

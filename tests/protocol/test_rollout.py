@@ -22,7 +22,6 @@ from sapo_protocol import (
     load_manifest,
     open_message,
     parse_envelope,
-    require_inline,
 )
 from sapo_protocol.cbor import decode, encode
 
@@ -146,15 +145,6 @@ def test_the_limit_of_a_completion_holds_for_all_its_turns_together(manifest):
     swarm = talking(manifest, 2)
     assert decode_body(encode_body(body), swarm) == body
     assert layer_of(decode_body, encode_body(longer), swarm) is Layer.BODY
-
-
-def test_a_message_with_bodies_is_inline_up_to_a_limit_and_one_without_always(author, manifest):
-    message = author.message()
-    _, bodies = decode_message(message, manifest)
-    require_inline(message, bodies, replace(manifest, inline_bytes=len(message)))
-    short = replace(manifest, inline_bytes=len(message) - 1)
-    assert layer_of(require_inline, message, bodies, short) is Layer.SIZE
-    require_inline(message, (None,) * len(bodies), short)
 
 
 def test_a_message_opens_to_a_rollout(author, manifest):

@@ -16,7 +16,6 @@ JUDGED = {
     "header": ("bytes",),
     "body": ("bytes",),
     "message": ("bytes", "now_ms"),
-    "inline": ("bytes",),
     "evidence": ("bytes",),
     "request": ("bytes",),
     "listing": ("bytes",),

@@ -97,7 +97,7 @@ async def note_peers(anchors: Anchors, known: KnownPeers, network: Network) -> N
 
 
 async def _publish_rollout(node: Node, publish: Publish, rollout: Rollout, message: bytes) -> None:
-    """Publish a rollout, without its bodies if the message is too long for them (MSG-3): peers request these."""
+    """Publish a rollout, without its bodies if it is longer than `inline_bytes`: peers request these."""
     manifest = node.swarm.manifest
     if len(message) > manifest.inline_bytes:
         message = encode_message(rollout.opened.envelope, (None,) * len(rollout.bodies))

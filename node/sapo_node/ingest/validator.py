@@ -43,7 +43,6 @@ from sapo_protocol import (
     match_bodies,
     peer_id,
     prove_equivocation,
-    require_inline,
     require_shard,
 )
 
@@ -242,10 +241,8 @@ class Ingest:
             now = self._clock.now()
             # Step 1: local.
             self._require_welcome(sender, now, asked=shard is None)
-            # Steps 2 and 3: MSG-1 to MSG-3.
+            # Steps 2 and 3: MSG-1, MSG-2.
             envelope, bodies = self._wire.decode_message(data, self._manifest)
-            if shard is not None:
-                require_inline(data, bodies, self._manifest)
             # Step 4: ENV-1 to ENV-6.
             sealed = self._wire.parse_envelope(envelope, network_id=self._manifest.network_id)
             return self._admit(sealed, bodies, sender=sender, shard=shard, now=now)

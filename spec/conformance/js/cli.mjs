@@ -5,7 +5,7 @@ import { envelopeId, readEnvelope, verifyEnvelope, verifySignature } from './env
 import { Receiver, acceptEvidence, openMessage, verifyGroups } from './gossip.mjs';
 import { assign, readManifest, readTopic, requireOpen, requireShard, topics } from './manifest.mjs';
 import { readDelivery, readIntroductions, readListing, readRequest } from './pull.mjs';
-import { readBody, readHeader, readMessage, requireInline } from './rollout.mjs';
+import { readBody, readHeader } from './rollout.mjs';
 import { makeRowItem, requireRowAnswer } from './rows.mjs';
 import { makeItem, requireAnswer } from './tasks.mjs';
 
@@ -40,11 +40,6 @@ const KINDS = {
     earlier.forEach((message) => receiver.accept(fromHex(message), now_ms));
     const { issuer, header, id } = receiver.accept(fromHex(bytes), now_ms);
     return { issuer, epoch: header.epoch, counter: header.counter, envelope_id: id };
-  },
-
-  inline({ manifest, bytes }) {
-    const [swarm, message] = [toManifest(manifest), fromHex(bytes)];
-    requireInline(swarm, message, readMessage(swarm, message).bodies);
   },
 
   evidence({ manifest, bytes }) {

@@ -3,7 +3,7 @@
 import { decode, isBytes, require, sha256 } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope, verifyEnvelope } from './envelope.mjs';
 import { assign, requireOpen, requireShard } from './manifest.mjs';
-import { readBody, readHeader, readMessage, requireBodies, requireInline } from './rollout.mjs';
+import { readBody, readHeader, readMessage, requireBodies } from './rollout.mjs';
 import { levelOf, makeTaskItem } from './tasks.mjs';
 
 const MAX_EVIDENCE_BYTES = 4096;
@@ -35,7 +35,6 @@ export class Receiver {
   accept(bytes, nowMs, shard = null) {
     const { networkId } = this.manifest;
     const message = readMessage(this.manifest, bytes);
-    if (shard !== null) requireInline(this.manifest, bytes, message.bodies);
     const envelope = readEnvelope(message.envelope);
     const id = envelopeId(envelope, ROLLOUT_DOMAIN, networkId);
     const key = id.toString('hex');

@@ -1,4 +1,4 @@
-// Section "Pulling": PULL-1 to PULL-9.
+// Section "Pulling": PULL-1 to PULL-10.
 
 import { decode, encode, isBytes, isInteger, isMapOf, isText, require } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope } from './envelope.mjs';
@@ -6,6 +6,7 @@ import { readMessage } from './rollout.mjs';
 
 const MAX_REQUEST_BYTES = 4096;
 const MAX_WANTED = 64;
+const MAX_HOPS = 4;
 const MAX_PX_PEERS = 16;
 const MAX_PX_BYTES = 4096;
 const MAX_ADDRESS_BYTES = 128;
@@ -13,21 +14,24 @@ const MAX_LISTED = 1024;
 const MAX_LISTING_BYTES = 40_000;
 const MAX_DELIVERY_BYTES = 1_048_576;
 const ALL_SHARDS = 2 ** 32 - 1;
-const NOTHING = { epoch: null, after: null, shards: null, want: null, peers: null };
+const NOTHING = { epoch: null, after: null, shards: null, want: null, hops: null, peers: null };
 
 /** The libp2p protocol id of request/response streams of a swarm. */
 export function pullProtocol(manifest) {
   return `/sapo/2/${manifest.networkId.toString('hex')}/pull`;
 }
 
-/** PULL-1 to PULL-3, PULL-7, PULL-9: the request of a peer. Keys that it does not have are null. */
+/** PULL-1 to PULL-3, PULL-7, PULL-9, PULL-10: the request of a peer. Keys that it does not have are null. */
 export function readRequest(bytes) {
   require(bytes.length <= MAX_REQUEST_BYTES, 'pull', 'a request of more than 4,096 bytes');
   const map = decode(bytes, 'pull');
-  if (isMapOf(map, ['want'])) {
+  if (isMapOf(map, ['want'], ['hops'])) {
     const want = readPairs(map.get('want'), MAX_WANTED);
     require(want.length > 0, 'pull', 'no message is requested');
-    return { ...NOTHING, want };
+    if (!map.has('hops')) return { ...NOTHING, want };
+    const hops = map.get('hops');
+    require(isInteger(hops) && hops >= 1 && hops <= MAX_HOPS && want.length === 1, 'pull', 'hops');
+    return { ...NOTHING, want, hops };
   }
   const shards = map instanceof Map ? map.get('shards') : undefined;
   if (isMapOf(map, ['peers', 'shards'])) {

@@ -1,4 +1,4 @@
-// Section "Rollout": MSG-1 to MSG-3, HDR-1 to HDR-4, BODY-1 to BODY-7.
+// Section "Rollout": MSG-1, MSG-2, HDR-1 to HDR-4, BODY-1 to BODY-7.
 
 import { decode, isBytes, isExtension, isInteger, isMapOf, isText, require, sha256 } from './encoding.mjs';
 
@@ -15,12 +15,6 @@ export function readMessage(manifest, bytes) {
   require(Array.isArray(bodies) && bodies.length <= MAX_GROUPS, 'frame', 'bodies are not an array of at most 16');
   require(bodies.every((body) => isBytes(body)), 'frame', 'a body is not a byte string');
   return { envelope, bodies };
-}
-
-/** MSG-3: refuse, by layer `size`, a gossip message whose bodies should have been left out. */
-export function requireInline(manifest, bytes, bodies) {
-  const fits = bytes.length <= manifest.inline_bytes || bodies.every((body) => body.length === 0);
-  require(fits, 'size', 'a message with bodies of more than inline_bytes');
 }
 
 /** HDR-1 to HDR-4: epoch, counter and groups of a payload. */

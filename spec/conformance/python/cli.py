@@ -57,7 +57,6 @@ from sapo_protocol import (
     decode_header,
     decode_listing,
     decode_manifest,
-    decode_message,
     decode_peers,
     decode_request,
     evidence_topic,
@@ -67,7 +66,6 @@ from sapo_protocol import (
     parse_envelope,
     peer_id,
     prove_equivocation,
-    require_inline,
     require_shard,
     rollouts_topic,
     rollouts_topics,
@@ -232,12 +230,6 @@ def _message(given: Input) -> Output:
     }
 
 
-def _inline(given: Input) -> None:
-    manifest, data = _manifest(given), _bytes(given)
-    _, bodies = decode_message(data, manifest)
-    require_inline(data, bodies, manifest)
-
-
 def _evidence(given: Input) -> Output:
     manifest, data = _manifest(given), _bytes(given)
     validator = validator_at(manifest)
@@ -249,12 +241,12 @@ def _evidence(given: Input) -> Output:
 
 def _request(given: Input) -> Output:
     request = decode_request(_bytes(given))
-    nothing = dict.fromkeys(("epoch", "after", "shards", "want", "peers"))
+    nothing = dict.fromkeys(("epoch", "after", "shards", "want", "hops", "peers"))
     match request:
         case ListRequest(epoch, after, shards):
             return {**nothing, "epoch": epoch, "after": after.hex(), "shards": shards}
-        case GetRequest(want):
-            return {**nothing, "want": _pairs(want)}
+        case GetRequest(want, hops):
+            return {**nothing, "want": _pairs(want), "hops": hops or None}
         case PeersRequest(most, shards):
             return {**nothing, "peers": most, "shards": shards}
 
@@ -401,7 +393,6 @@ _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
         "header": _header,
         "body": _body,
         "message": _message,
-        "inline": _inline,
         "evidence": _evidence,
         "request": _request,
         "listing": _listing,
