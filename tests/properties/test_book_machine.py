@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from sapo_node.groups import book
-from sapo_node.groups.book import Book
+from sapo_node.groups.book import Book, Turn
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import MAX_AGE, Tier
 from sapo_node.trust.limits import Limits
@@ -56,6 +56,7 @@ class Waiting:
     rollout: Rollout
     link: str
     tier: Tier
+    groups: set[int]
 
     @property
     def peer(self) -> str:
@@ -94,23 +95,25 @@ class WaitingMachine(RuleBasedStateMachine):
         if drawn is None:
             assert not there
             return
-        chosen = self.waiting[drawn.opened.envelope_id]
+        chosen = self.waiting[drawn.rollout.opened.envelope_id]
         assert chosen.tier is tier
         assert chosen is [each for each in there if (each.link, each.peer) == (chosen.link, chosen.peer)][-1]
         assert chosen.peer not in last or all(each.peer in last for each in there)
-        self.bodies_are_taken(chosen, drawn)
+        self.one_group_is_taken(chosen, drawn)
 
-    def bodies_are_taken(self, chosen: Waiting, drawn: Rollout) -> None:
-        """One body, if any waits. The other body waits on in the same place, as what arrived last."""
-        del self.waiting[drawn.opened.envelope_id]
-        there, taken = chosen.rollout.bodies, drawn.bodies
-        assert len(list(filter(None, taken))) == min(1, len(list(filter(None, there))))
-        assert all(body in (None, waited) for body, waited in zip(taken, there, strict=True))
-        left = tuple(None if body else waited for body, waited in zip(taken, there, strict=True))
-        assert bool(book.waiting_of(self.database, drawn.opened.envelope_id.hex())) is any(left)
-        if any(left):
+    def one_group_is_taken(self, chosen: Waiting, turn: Turn) -> None:
+        """With its body, if that is here. The other group waits on in the same place, as what arrived last."""
+        envelope_id = turn.rollout.opened.envelope_id
+        del self.waiting[envelope_id]
+        [k] = turn.groups
+        assert k in chosen.groups
+        assert turn.rollout.bodies[k] == chosen.rollout.bodies[k]
+        chosen.groups -= {k}
+        assert bool(book.waiting_of(self.database, envelope_id.hex())) is bool(chosen.groups)
+        if chosen.groups:
+            left = tuple(None if number == k else body for number, body in enumerate(chosen.rollout.bodies))
             chosen.rollout = replace(chosen.rollout, bodies=left)
-            self.waiting[drawn.opened.envelope_id] = chosen
+            self.waiting[envelope_id] = chosen
 
     @rule(epoch=st.sampled_from([0, 4, 5, 8, 9]))
     def an_epoch_begins(self, epoch):
@@ -153,8 +156,10 @@ class WaitingMachine(RuleBasedStateMachine):
         whole = rollout_of(author, epoch, counter)
         came = replace(whole, bodies=tuple(body if k else None for body, k in zip(whole.bodies, keep, strict=True)))
         known = self.waiting.pop(came.opened.envelope_id, None)
-        self.book.arrive(came, link=link, tier=tier)
+        groups = {k for k, kept in enumerate(keep) if kept} if known else {0, 1}
+        self.book.arrive(came, link=link, tier=tier, groups=sum(1 << k for k in groups))
         if known:
+            groups |= known.groups
             bodies = tuple(a or b for a, b in zip(came.bodies, known.rollout.bodies, strict=True))
             came = replace(came, bodies=bodies)
         others, dropped = list(self.waiting.values()), self.dropped()
@@ -168,7 +173,7 @@ class WaitingMachine(RuleBasedStateMachine):
         assert dropped == []
         gone = self.dropped()
         self.keep(lambda each: each not in gone)
-        self.waiting[came.opened.envelope_id] = Waiting(came, link, tier)
+        self.waiting[came.opened.envelope_id] = Waiting(came, link, tier, groups)
 
     def dropped(self) -> list[Waiting]:
         stored = self.stored()

@@ -3,6 +3,7 @@
 import random
 
 from context import context_of
+from fetching import fetcher_of
 from sapo_node.app.state import SCHEMA
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
@@ -16,12 +17,14 @@ from sapo_protocol import pull_protocol
 
 def answering(manifest, network, *, seed):
     """What a node answers whose network is `network()`, when it is asked."""
-    rng = random.Random(seed)
+    swarm, database = context_of(manifest, random.Random(seed)), Database(None, SCHEMA)
+    message_store, ledger = MessageStore(manifest), Ledger(database)
     responder = Responder(
-        context_of(manifest, rng),
-        message_store=MessageStore(manifest),
-        ledger=Ledger(Database(None, SCHEMA)),
+        swarm,
+        message_store=message_store,
+        ledger=ledger,
         peers=lambda: network().peers(),
+        fetcher=fetcher_of(swarm, database, ledger, message_store),
     )
     return Requests(pull_protocol(manifest), responder.answer)
 

@@ -43,6 +43,7 @@ class ValidatorParts:
         parts: Parts = PARTS,
     ) -> None:
         self.manifest = manifest
+        self.database = database
         self.clock = ManualClock(3_100)
         self.swarm = context_of(manifest, rng, clock=self.clock, key=key)
         self.fatal: list[LocalError] = []

@@ -4,7 +4,7 @@ A node may go without several defences of one part: `ablated` then makes one cla
 override one method of a part call `super`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from sapo_adversary.attacks.identity import elsewhere
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.advantage import local_advantages
-from sapo_node.groups.book import Book
+from sapo_node.groups.book import Book, Turn
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.lottery import ENDED_LINK, Lottery
 from sapo_node.groups.messages import Sampled
@@ -113,19 +113,19 @@ class OneLink(Book):
         self.lottery = _NoCredit(self._rng, self._limits)
         self._count_places()
 
-    def arrive(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
+    def arrive(self, rollout: Rollout, *, link: str, tier: Tier, groups: int | None = None) -> None:
         """Add a rollout as if its link had ended."""
         del link
-        super().arrive(rollout, link=ENDED_LINK, tier=tier)
+        super().arrive(rollout, link=ENDED_LINK, tier=tier, groups=groups)
 
 
 class OneTier(Book):
     """Has one tier for all peers."""
 
-    def arrive(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
+    def arrive(self, rollout: Rollout, *, link: str, tier: Tier, groups: int | None = None) -> None:
         """Add a rollout to the tier of strangers."""
         del tier
-        super().arrive(rollout, link=link, tier=Tier.STRANGER)
+        super().arrive(rollout, link=link, tier=Tier.STRANGER, groups=groups)
 
 
 class OffersAgain(Book):
@@ -157,12 +157,12 @@ class ForgetsBans(Ledger):
 class BelievesClaims(Verifier):
     """Takes the claims for the levels, without scoring."""
 
-    async def verify(self, rollout: Rollout, *, known: Collection[int] = ()) -> dict[int, Finding]:
-        """The groups of a rollout that claim an advantage, by k."""
-        del known
+    async def verify(self, turn: Turn) -> dict[int, Finding]:
+        """The groups of a turn that claim an advantage, by k."""
+        rollout = turn.rollout
         found: dict[int, Finding] = {}
-        for k, data in enumerate(rollout.bodies):
-            levels = self._claimed(rollout, k)
+        for k in turn.groups:
+            data, levels = rollout.bodies[k], self._claimed(rollout, k)
             if data is None or self._is_without_advantage(levels):
                 continue
             body = decode_body(data, self._manifest)

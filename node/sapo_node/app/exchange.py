@@ -37,7 +37,7 @@ async def resend(node: Node, publish: Publish) -> None:
 
 
 async def pull(node: Node, network: ConnectedPeers) -> None:
-    """Request messages that gossip did not deliver, and the addresses of other peers."""
+    """Request messages that gossip did not deliver, bodies of drawn groups, and the addresses of other peers."""
     synchroniser = Synchroniser(
         node.swarm,
         network,
@@ -46,7 +46,9 @@ async def pull(node: Node, network: ConnectedPeers) -> None:
         counters=node.counters,
         subscriptions=node.subscriptions,
     )
-    await synchroniser.run()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.fetcher.run, network)
+        nursery.start_soon(synchroniser.run)
 
 
 async def follow_shards(node: Node, network: Network) -> None:
@@ -97,9 +99,12 @@ async def note_peers(anchors: Anchors, known: KnownPeers, network: Network) -> N
 
 
 async def _publish_rollout(node: Node, publish: Publish, rollout: Rollout, message: bytes) -> None:
-    """Publish a rollout, without its bodies if it is longer than `inline_bytes`: peers request these."""
+    """Publish a rollout. In a large swarm leave out the bodies of one that is longer than `inline_bytes`: peers request
+    those that they draw (DUTY-12).
+    """
     manifest = node.swarm.manifest
-    if len(message) > manifest.inline_bytes:
+    whole = len(message) <= manifest.inline_bytes or node.ingest.is_small_swarm()
+    if not whole:
         message = encode_message(rollout.opened.envelope, (None,) * len(rollout.bodies))
     await _send(publish, topic_of(manifest, rollout.opened.issuer, rollout.header.epoch), message)
 

@@ -25,6 +25,7 @@ from sapo_node.groups.book import Book
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.record import ContributionReport
 from sapo_node.groups.wire import WIRE, Wire
+from sapo_node.ingest.fetch import Fetcher
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Peers, Responder
@@ -209,6 +210,7 @@ class Node:
     book: Book
     message_store: MessageStore
     ingest: Ingest
+    fetcher: Fetcher
     scorer: Scorer
     examples: Examples
     """Worked examples that go before each prompt."""
@@ -255,6 +257,7 @@ class Node:
             message_store=self.message_store,
             ledger=self.ledger,
             peers=peers,
+            fetcher=self.fetcher,
             on_fetched=self.tally.fetched,
         )
         return Requests(pull_protocol(self.swarm.manifest), responder.answer)
@@ -334,19 +337,21 @@ def build_node(
     for peer in ledger.banned_by_operator():  # since the last start
         book.forget(peer)
     message_store = _own_messages(database, counters, swarm.manifest)
+    window = parts.window(database, swarm.manifest)
     ingest = parts.ingest(
         swarm,
         database=database,
         counters=counters,
         ledger=ledger,
         equivocation_handler=equivocation_handler,
-        window=parts.window(database, swarm.manifest),
+        window=window,
         book=book,
         message_store=message_store,
         on_fatal=on_fatal,
         limits=limits,
         wire=wire,
     )
+    fetcher = Fetcher(swarm, message_store=message_store, ledger=ledger, window=window)
     verifier = parts.verifier(swarm, scorer, ledger, wire=wire)
     history = History(database)
     tally = Tally(database, history=history, ingest=ingest, verifier=verifier, book=book)
@@ -361,10 +366,11 @@ def build_node(
         book=book,
         message_store=message_store,
         ingest=ingest,
+        fetcher=fetcher,
         scorer=scorer,
         examples=examples,
         verifier=verifier,
-        scheduler=VerificationScheduler(book=book, verifier=verifier, ledger=ledger),
+        scheduler=VerificationScheduler(book=book, verifier=verifier, ledger=ledger, fetcher=fetcher),
         policy=policy,
         trainer=_trainer(config, swarm, database, book, policy, examples=examples) if policy else None,
         contributor=contributor,

@@ -3,7 +3,7 @@
 Each call moves a rollout or a group on:
 
     arrive         a rollout waits for verification
-    draw           one turn of verification takes bodies of a waiting rollout, by `lottery`
+    draw           one turn of verification takes groups of a waiting rollout, by `lottery`
     judge          a group was verified and is on offer, or it is left out
     commit, enter  a group of a peer, or of this node, is in the batch of a step
     report         the step trained on the group, or left it out
@@ -52,6 +52,7 @@ from sapo_protocol import Manifest, Rollout, Sealed, encode_message, peer_id
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS arrived (
     envelope_id BLOB PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, message BLOB NOT NULL,
+    groups INTEGER NOT NULL, -- those that wait: bit k for group k
     link TEXT NOT NULL, tier TEXT NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS arrived_peer ON arrived (peer);
@@ -110,6 +111,21 @@ def together(envelope: bytes, new: Bodies, earlier: Bodies, *, most: int) -> Bod
     """
     merged = tuple(each or before for each, before in zip(new, earlier, strict=True))
     return merged if len(encode_message(envelope, merged)) <= most else new
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The groups of a rollout that one turn verifies, by k. The bodies of some of them may be missing."""
+
+    rollout: Rollout
+    groups: tuple[int, ...]
+    spared: frozenset[int] = frozenset()
+    """Groups of these that are not worth their bodies (`Verifier.spare`)."""
+
+    @property
+    def missing(self) -> int:
+        """The groups whose bodies are needed and missing: bit k for group k."""
+        return sum(1 << k for k in self.groups if self.rollout.bodies[k] is None and k not in self.spared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +195,18 @@ class Book:
         """Rollouts that wait."""
         return int(self._database.rows("SELECT count(*) FROM arrived")[0][0])
 
-    def arrive(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
-        """Add a rollout that is charged to a link (a peer id), or bodies to one that still waits; make room where there
-        is none.
+    def arrive(self, rollout: Rollout, *, link: str, tier: Tier, groups: int | None = None) -> None:
+        """Add a rollout that is charged to a link (a peer id), or groups and bodies to one that still waits; make room
+        where there is none. `groups` are to be verified, bit k for group k; None for all.
         """
         peer, envelope_id, bodies = peer_id(rollout.opened.issuer), rollout.opened.envelope_id, rollout.bodies
         envelope = rollout.opened.envelope
+        if groups is None:
+            groups = (1 << len(bodies)) - 1
         if waiting := self._take("envelope_id = ?", envelope_id):
-            bodies = together(envelope, bodies, self._open(waiting).bodies, most=self._manifest.max_message_bytes)
+            earlier, others = waiting
+            groups |= others
+            bodies = together(envelope, bodies, self._open(earlier).bodies, most=self._manifest.max_message_bytes)
         message = encode_message(envelope, bodies)
         places = places_of(len(message))
         while self.lottery.is_peer_full(peer, places):
@@ -195,16 +215,16 @@ class Book:
             fullest, issuer = self.lottery.gives_way(tier)
             self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid", issuer, fullest, tier)
         self._database.execute(
-            "INSERT INTO arrived (envelope_id, peer, epoch, message, link, tier) VALUES (?, ?, ?, ?, ?, ?)",
-            *(envelope_id, peer, rollout.header.epoch, message, link, tier),
+            "INSERT INTO arrived (envelope_id, peer, epoch, message, groups, link, tier) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            *(envelope_id, peer, rollout.header.epoch, message, groups, link, tier),
         )
         self.lottery.change(tier, link, peer, places)
 
-    def draw(self, tier: Tier, *, last: Callable[[str], bool] = lambda _: False) -> Rollout | None:
+    def draw(self, tier: Tier, *, last: Callable[[str], bool] = lambda _: False) -> Turn | None:
         """Take out what one turn verifies of a tier; None when nothing waits in it.
 
         The lottery draws the issuer, of which the rollout that arrived last is taken: what is trained on is what its
-        policy does by now. A turn takes at most TURN_GROUPS bodies, chosen at random. The others wait for another turn.
+        policy does by now. A turn takes at most TURN_GROUPS groups, chosen at random. The others wait for another turn.
         Else a link whose rollouts have sixteen groups would have four times as many groups as one whose have four.
         `last` is that of `Lottery.draw`.
         """
@@ -212,17 +232,20 @@ class Book:
         if drawn is None:
             return None
         link, peer = drawn
-        message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
-        if message is None:
+        found = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
+        if found is None:
             return None
+        message, waiting = found
         rollout = self._open(message)
-        there = [k for k, body in enumerate(rollout.bodies) if body is not None]
-        if len(there) <= self._limits.turn_groups:
-            return rollout
-        taken = set(self._rng.sample(there, self._limits.turn_groups))
+        groups = [k for k in range(len(rollout.bodies)) if waiting >> k & 1]
+        if len(groups) <= self._limits.turn_groups:
+            return Turn(rollout, tuple(groups))
+        taken = sorted(self._rng.sample(groups, self._limits.turn_groups))
         rest = tuple(None if k in taken else body for k, body in enumerate(rollout.bodies))
-        self.arrive(replace(rollout, bodies=rest), link=link, tier=tier)
-        return replace(rollout, bodies=tuple(body if k in taken else None for k, body in enumerate(rollout.bodies)))
+        others = sum(1 << k for k in groups if k not in taken)
+        self.arrive(replace(rollout, bodies=rest), link=link, tier=tier, groups=others)
+        bodies = tuple(body if k in taken else None for k, body in enumerate(rollout.bodies))
+        return Turn(replace(rollout, bodies=bodies), tuple(taken))
 
     def begin_link(self, link: str, block: str) -> None:
         """Note the address block of a peer that has connected; empty if the peer shares turns with no other."""
@@ -237,33 +260,23 @@ class Book:
                 self.lottery.change(tier, link, peer, -places_of(size))
                 self.lottery.change(tier, ENDED_LINK, peer, places_of(size))
 
-    def judged(self, rollout: Rollout) -> set[int]:
-        """The groups of a rollout on which nothing new is to be said where their bodies are missing: those that were
-        judged, and all of a rollout of which other bodies wait.
-        """
-        if self._database.row("SELECT 1 FROM arrived WHERE envelope_id = ?", rollout.opened.envelope_id):
-            return set(range(len(rollout.bodies)))
-        envelope_id = rollout.opened.envelope_id.hex()
-        return {k for (k,) in self._database.rows("SELECT k FROM groups WHERE envelope_id = ?", envelope_id)}
-
     def _open(self, message: bytes) -> Rollout:
         """Stored bytes go through the same decoders as received ones, so a damaged row cannot become a rollout."""
         with self._database.decoding():
             return self._wire.open_message(message, self._manifest)
 
-    def _take(self, order: str, *values: Any) -> bytes | None:
-        """Take out the first waiting rollout in an order; its message."""
+    def _take(self, order: str, *values: Any) -> tuple[bytes, int] | None:
+        """Take out the first waiting rollout in an order; its message, and its waiting groups as bits by k."""
         taken = self._database.row(
             f"DELETE FROM arrived WHERE rowid IN (SELECT rowid FROM arrived WHERE {order} LIMIT 1) "  # noqa: S608 - ours
-            "RETURNING tier, link, peer, message",
+            "RETURNING tier, link, peer, message, groups",
             *values,
         )
         if taken is None:
             return None
-        message: bytes
-        tier, link, peer, message = taken
+        tier, link, peer, message, groups = taken
         self.lottery.change(tier, link, peer, -places_of(len(message)))
-        return message
+        return message, groups
 
     def _count_places(self) -> None:
         self.lottery.clear()

@@ -23,6 +23,7 @@ class _Kept:
     shard: int
     envelope: bytes
     bodies: Bodies
+    bringer: str
 
     def size(self) -> int:
         return len(self.envelope) + sum(map(len, filter(None, self.bodies)))
@@ -41,16 +42,19 @@ class MessageStore:
         self._kept: dict[bytes, _Kept] = {}  # in the order in which they came
         self._ids: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
 
-    def put(self, rollout: Rollout) -> None:
-        """Keep an envelope, or add bodies to a kept one. Drops the oldest beyond MAX_BYTES."""
+    def put(self, rollout: Rollout, *, bringer: str = "") -> None:
+        """Keep an envelope that the peer `bringer` delivered, or add bodies to a kept one. Drops the oldest beyond
+        MAX_BYTES.
+        """
         envelope_id = rollout.opened.envelope_id
         envelope, bodies = rollout.opened.envelope, rollout.bodies
         if earlier := self._kept.get(envelope_id):
             bodies = together(envelope, bodies, earlier.bodies, most=self._manifest.max_message_bytes)
+            bringer = earlier.bringer or bringer
             self._drop(envelope_id)
         epoch = rollout.header.epoch
         shard = shard_of(self._manifest, rollout.opened.issuer, epoch)
-        kept = _Kept(rollout.opened.issuer, epoch, shard, envelope, bodies)
+        kept = _Kept(rollout.opened.issuer, epoch, shard, envelope, bodies, bringer)
         self._kept[envelope_id] = kept
         insort(self._ids[epoch, shard], envelope_id)
         self._bytes += kept.size()
@@ -61,6 +65,16 @@ class MessageStore:
         """The bodies of an envelope that are here, as bits by k; None if the envelope is not here."""
         kept = self._kept.get(envelope_id)
         return kept.held() if kept else None
+
+    def held(self, envelope_id: bytes) -> Bodies:
+        """The bodies of an envelope that are here; empty if the envelope is not here."""
+        kept = self._kept.get(envelope_id)
+        return kept.bodies if kept else ()
+
+    def bringer(self, envelope_id: bytes) -> str:
+        """The peer that delivered an envelope first; empty for an own envelope and one that is not here."""
+        kept = self._kept.get(envelope_id)
+        return kept.bringer if kept else ""
 
     def is_signed_by(self, issuer: bytes, envelope_id: bytes) -> bool:
         """Return whether an envelope is here and this issuer signed it."""

@@ -13,10 +13,11 @@ import trio
 
 from sapo_node.gossip.seen import RecentIds
 from sapo_node.gossip.verdict import Verdict
+from sapo_node.ingest.fetch import Fetcher, charging
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
-from sapo_node.net.interface import TARGET_PEERS, AskFailed, ConnectedPeers, PeerInfo
+from sapo_node.net.interface import TARGET_PEERS, ConnectedPeers, PeerInfo
 from sapo_node.processes.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -80,9 +81,12 @@ class Responder:
         message_store: MessageStore,
         ledger: Ledger,
         peers: Peers,
+        fetcher: Fetcher,
         on_fetched: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
         """`peers` gives the connected peers. `on_fetched(peer, count)` gets the own rollouts of an answer."""
+        self._fetcher = fetcher
+        self._longest = swarm.manifest.max_message_bytes
         self._issuer = swarm.identity.public_key
         self._on_fetched = on_fetched
         self._topics = rollouts_topics(swarm.manifest)
@@ -94,8 +98,10 @@ class Responder:
         for_all = (ALL_BYTES_PER_SECOND, ALL_BURST_BYTES)
         self._bytes = LinkBudget(rate=BYTES_PER_SECOND, burst=BURST_BYTES, for_all=for_all)
 
-    def answer(self, peer: str, data: bytes) -> bytes | None:
-        """The answer to a peer's request; None closes the stream without one. Never raises and never waits."""
+    async def answer(self, peer: str, data: bytes) -> bytes | None:
+        """The answer to a peer's request; None closes the stream without one. Never raises, and waits only for bodies
+        that the request makes it fetch.
+        """
         if not self._ledger.admits(peer):
             return None
         try:
@@ -104,6 +110,8 @@ class Responder:
             logger.info("refused a request of %s: %s", peer, error)
             self._ledger.report(peer, Fact.INVALID_MESSAGE)
             return None
+        if isinstance(request, GetRequest) and request.hops:
+            await self._pass_on(request, peer)
         now = self._clock.now()
         room = int(min(self._bytes.left(peer, now), MAX_DELIVERY_BYTES))
         if room < LEAST_BYTES:
@@ -117,6 +125,16 @@ class Responder:
                 answer = self._introductions(request, peer)
         self._bytes.take(peer, now, cost=max(len(answer), LEAST_BYTES))
         return answer
+
+    async def _pass_on(self, request: GetRequest, peer: str) -> None:
+        """Fetch the bodies of a request that are not here, if the peer has bytes for the longest answer (DUTY-14)."""
+        [wanted] = request.want
+        if not self._bytes.take(peer, self._clock.now(), cost=self._longest):
+            return
+        try:
+            await self._fetcher.pass_on(peer, wanted, request.hops)
+        finally:
+            self._bytes.give_back(peer, self._clock.now(), self._longest)
 
     def _listing(self, request: ListRequest, room: int) -> bytes:
         listing = encode_listing(self._message_store.listing(request.epoch, request.shards, request.after, MAX_LISTED))
@@ -230,13 +248,8 @@ class Synchroniser:
         """Requests to a peer, within PEER_SECONDS. A bad answer is charged to it; a late or missing one is not."""
         begun = trio.current_time()
         try:
-            with trio.move_on_after(PEER_SECONDS):
+            with charging(self._ledger, peer), trio.move_on_after(PEER_SECONDS):
                 yield
-        except AskFailed as failure:
-            logger.info("%s", failure)
-        except RemoteError as error:
-            logger.info("%s answered what was not asked: %s", peer, error)
-            self._ledger.report(peer, Fact.INVALID_MESSAGE)
         finally:
             now = trio.current_time()
             self._paused = {each: until for each, until in self._paused.items() if until > now}
@@ -258,8 +271,12 @@ class Synchroniser:
             missing = missing[settled:]
 
     def _missing(self, peer: str, held: Sequence[InventoryItem]) -> list[InventoryItem]:
-        """The missing envelopes, minus those that this peer failed to deliver; sorted by id."""
-        wanted = {each.envelope_id: self._ingest.wants(each) for each in held}
+        """The missing envelopes, minus those that this peer failed to deliver; sorted by id.
+
+        In a small swarm their bodies come with them. Elsewhere `Fetcher` requests those of drawn groups.
+        """
+        with_bodies = self._ingest.is_small_swarm()
+        wanted = {each.envelope_id: self._ingest.wants(each, bodies=with_bodies) for each in held}
         return [
             InventoryItem(envelope_id, bodies)
             for envelope_id, bodies in sorted(wanted.items())

@@ -49,6 +49,12 @@ from sapo_protocol import (
 logger = logging.getLogger(__name__)
 
 
+FEW_ISSUERS = 8
+"""Other issuers of the open epochs up to which a swarm is small: bodies travel with their envelopes (DUTY-12)."""
+FORWARDED_ISSUERS = 16
+"""Other issuers above which the node does not forward a message whose bodies make it longer than `inline_bytes`. Every
+publisher knows of more than FEW_ISSUERS then, except one that has just joined (DUTY-11)."""
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS seen (
     issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
@@ -123,6 +129,17 @@ class ReplayWindow:
             opened.envelope,
             received,
         )
+
+    def add(self, envelope_id: bytes, bodies: int) -> int:
+        """Remember that bodies of an accepted envelope came, as bits by k. Returns those that had come before."""
+        received = self.received(envelope_id) or 0
+        self._database.execute("UPDATE seen SET received = ? WHERE envelope_id = ?", received | bodies, envelope_id)
+        return received & bodies
+
+    def has_more_issuers_than(self, count: int) -> bool:
+        """Return whether envelopes of more than `count` issuers were accepted in the open epochs."""
+        distinct = "SELECT count(*) FROM (SELECT DISTINCT issuer FROM seen LIMIT ?)"
+        return bool(self._database.rows(distinct, count + 1)[0][0] > count)
 
     def forget_before(self, epoch: int) -> None:
         """Forget the epochs before this one, for good."""
@@ -205,14 +222,19 @@ class Ingest:
         self.pulled += verdict is Verdict.ACCEPT
         return verdict
 
-    def wants(self, held: InventoryItem) -> int | None:
-        """The bodies of a peer's envelope that this node lacks, as bits by k. None if none is missing."""
+    def is_small_swarm(self) -> bool:
+        """Return whether bodies travel with their envelopes: this node knows of at most FEW_ISSUERS other issuers."""
+        return not self._window.has_more_issuers_than(FEW_ISSUERS)
+
+    def wants(self, held: InventoryItem, *, bodies: bool) -> int | None:
+        """The bodies of a peer's envelope to request now, as bits by k: those that this node lacks, or without `bodies`
+        none. None if the envelope is here and no body is to be requested.
+        """
         here = self._window.received(held.envelope_id)
         if here is None:
             here = self._message_store.bodies(held.envelope_id)  # this node's own
-        if here is None:
-            return held.bodies
-        return held.bodies & ~here or None
+        wanted = held.bodies if bodies else 0
+        return wanted if here is None else wanted & ~here or None
 
     async def handle_evidence(self, sender: str, data: bytes) -> Verdict:
         """Judge one evidence message of `sender`. Never raises and never waits."""
@@ -245,7 +267,7 @@ class Ingest:
             envelope, bodies = self._wire.decode_message(data, self._manifest)
             # Step 4: ENV-1 to ENV-6.
             sealed = self._wire.parse_envelope(envelope, network_id=self._manifest.network_id)
-            return self._admit(sealed, bodies, sender=sender, shard=shard, now=now)
+            return self._admit(sealed, bodies, size=len(data), sender=sender, shard=shard, now=now)
         except (_Ignore, RemoteError, StateError) as error:
             return self._refuse(error, sender, sealed)
 
@@ -280,7 +302,7 @@ class Ingest:
             raise _Ignore(Ignored.SENDER_BANNED)
 
     def _admit(
-        self, sealed: Sealed, bodies: tuple[bytes | None, ...], *, sender: str, shard: int | None, now: float
+        self, sealed: Sealed, bodies: tuple[bytes | None, ...], *, size: int, sender: str, shard: int | None, now: float
     ) -> Verdict:
         """Steps 5 to 15 of the spec for rollouts (spec/gossip.md), in its order."""
         # Step 5: REP-1.
@@ -316,13 +338,23 @@ class Ingest:
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | bits_of(bodies))
-            self._book.arrive(replace(rollout, bodies=fresh), link=link, tier=tier)
-        self._message_store.put(rollout)
+            groups = None if earlier is None else bits_of(fresh)
+            self._book.arrive(replace(rollout, bodies=fresh), link=link, tier=tier, groups=groups)
+        self._message_store.put(rollout, bringer=sender)
         self.accepted += 1
         if shard is not None:
             self.gossiped[shard] += 1
-        # DUTY-11: else one envelope with 16 bodies would be forwarded 17 times, each time with a signature to verify.
-        return Verdict.ACCEPT if shard is None or earlier is None or all(bodies) else Verdict.KEEP
+        is_new = earlier is None
+        return Verdict.ACCEPT if shard is None or self._forwards(bodies, size, is_new=is_new) else Verdict.KEEP
+
+    def _forwards(self, bodies: tuple[bytes | None, ...], size: int, *, is_new: bool) -> bool:
+        """Return whether to forward an accepted message of `size` bytes: DUTY-11."""
+        if not is_new and not all(bodies):
+            # Else one envelope with 16 bodies would be forwarded 17 times, each time with a signature to verify.
+            return False
+        # Each peer of a large swarm would pay for bodies of which it verifies few.
+        is_short = not any(bodies) or size <= self._manifest.inline_bytes
+        return is_short or not self._window.has_more_issuers_than(FORWARDED_ISSUERS)
 
     def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int | None:
         """Refuse an envelope that was accepted earlier, unless bodies come with it that this node lacks.

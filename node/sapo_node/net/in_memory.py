@@ -148,7 +148,7 @@ class MemoryHub:
             await trio.sleep(delay)
             if lost:
                 raise AskFailed(f"{target} did not answer a request")
-        answer = self._nodes[target].answer(source, request)
+        answer = await self._nodes[target].answer(source, request)
         if answer is None:
             raise AskFailed(f"{target} refused a request")
         return answer
@@ -282,9 +282,9 @@ class MemoryNetwork:
     def try_address(self, by: str, peer_id: str, address: str) -> None:
         """Does nothing: links are drawn when a node joins."""
 
-    def answer(self, peer_id: str, request: bytes) -> bytes | None:
+    async def answer(self, peer_id: str, request: bytes) -> bytes | None:
         """Called by the hub: this node's answer to a request of a peer."""
-        return self._requests.answer(peer_id, request) if self._requests else None
+        return await self._requests.answer(peer_id, request) if self._requests else None
 
     def send(self, topic: str, data: bytes, targets: Collection[str]) -> None:
         """Send any bytes to the reachable peers in `targets`, as a malicious peer can."""

@@ -46,7 +46,7 @@ class Requests:
 
     protocol: str
     """The libp2p protocol id of the streams for requests."""
-    answer: Callable[[str, bytes], bytes | None]
+    answer: Callable[[str, bytes], Awaitable[bytes | None]]
     """`answer(peer id of the requester, request)` returns the answer, or None to give none."""
 
 

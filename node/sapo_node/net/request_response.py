@@ -1,7 +1,7 @@
 """Request/response streams: one request and one answer, each with its length before it.
 
-The node answers a request at once or resets its stream. It reads and answers one request per peer at a time, and sends
-answers to AT_ONCE peers at a time. A request takes a place only when it has been read, so peers that begin requests
+The node answers a request or resets its stream. It reads and answers PEER_REQUESTS requests per peer at a time, and
+sends AT_ONCE answers at a time. A request takes a place only when it has been read, so peers that begin requests
 keep no other out. If all places are taken, the answer that has been on its way longest ends.
 
 A peer that does not finish its request within ASKING_SECONDS is reported as malformed. A peer whose answer ends before
@@ -9,6 +9,7 @@ it has been read gets no answers for SLOW_SECONDS. Otherwise slow peers could ta
 """
 
 import logging
+from collections import Counter
 from typing import Any
 
 import trio
@@ -25,6 +26,7 @@ from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
 log = logging.getLogger(__name__)
 
+PEER_REQUESTS = 3  # of one peer that are served at one time: two for bodies, and one other (DUTY-7)
 AT_ONCE = 8  # answers that are sent at one time
 ASKING_SECONDS = 5.0  # to receive a request
 ANSWER_SECONDS = 20.0  # to send an answer; 50 kB/s for the largest
@@ -38,8 +40,8 @@ class Asking:
     def __init__(self, host: Any, requests: Requests) -> None:
         self._host = host
         self._requests = requests
-        self._open: set[str] = set()
-        """The peers whose request is being read or answered."""
+        self._open: Counter[str] = Counter()
+        """By peer, its requests that are being read or answered."""
         self._sending: list[trio.CancelScope] = []
         """The answers on their way, the oldest first."""
         self._slow = RecentIds(SLOW_PEERS)
@@ -69,12 +71,12 @@ class Asking:
     async def _serve(self, stream: Any) -> None:
         """Answer one request. An error ends only this stream. Raises ProtocolBroken for a request without an end."""
         peer_id = str(stream.muxed_conn.peer_id)
-        if peer_id in self._open or self._slow.has(peer_id.encode(), trio.current_time()):
+        if self._open[peer_id] >= PEER_REQUESTS or self._slow.has(peer_id.encode(), trio.current_time()):
             await quietly(stream.reset)
             return
-        self._open.add(peer_id)
+        self._open[peer_id] += 1
         try:
-            answer = self._requests.answer(peer_id, await _read(stream))
+            answer = await self._requests.answer(peer_id, await _read(stream))
             if answer is not None and await self._send(stream, answer):
                 await quietly(stream.close)
                 return
@@ -85,7 +87,8 @@ class Asking:
         except Exception as error:  # noqa: BLE001 - an error must not reach the swarm's nursery
             log.debug("a request of %s ended with %r", peer_id, error)
         finally:
-            self._open.discard(peer_id)
+            self._open[peer_id] -= 1
+            self._open += Counter()  # drops the peers without one
         await quietly(stream.reset)
 
     async def _send(self, stream: Any, answer: bytes) -> bool:

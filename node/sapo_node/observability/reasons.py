@@ -81,7 +81,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Its author claims that all completions are correct, or that none is. The node scores few of such groups.",
             "A group with correct and incorrect completions.",
         ),
-        Unusable.NO_BODY: Reason("The message came without its texts.", "Another message brings them."),
+        Unusable.NO_BODY: Reason("No peer delivered its texts in time.", "A message that brings them."),
         Unusable.MALFORMED_BODY: Reason("Its texts cannot be decoded as a body.", "Its author's software."),
         Unusable.UNSCORED: Reason(
             "The sandbox did not score it: it ran out of time or memory, or died. No peer is charged.",

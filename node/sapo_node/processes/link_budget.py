@@ -66,6 +66,10 @@ class LinkBudget:
         self._spend(link, now, cost)
         return max(0.0, -self._links[link].left(now) / self._rate)
 
+    def give_back(self, link: str, now: float, cost: float) -> None:
+        """Give back tokens that were taken and not used."""
+        self._spend(link, now, -cost)
+
     def _spend(self, link: str, now: float, cost: float) -> None:
         bucket = self._links.get(link) or _Bucket(self._rate, self._burst)
         self._links[link] = bucket

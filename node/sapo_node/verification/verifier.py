@@ -7,16 +7,20 @@ dataset, configuration and seed follow from the assignment, prompt and levels co
 """
 
 import logging
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from sapo_node.groups.book import Book
+import trio
+
+from sapo_node.groups.book import Book, Turn
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import task_name
 from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.groups.wire import WIRE, Wire
+from sapo_node.ingest.fetch import HEDGE_SECONDS, Fetcher
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
@@ -68,13 +72,17 @@ class Verifier:
         self.verified = 0
         self.unusable: Counter[str] = Counter()
 
-    async def verify(self, rollout: Rollout, *, known: Collection[int] = ()) -> dict[int, Finding]:
-        """Return the finding about each group of one rollout, by k. One batch in the sandbox holds this peer alone.
-
-        Nothing is said of a group whose body is missing if it is `known`.
+    def spare(self, turn: Turn) -> Turn:
+        """Return the turn with the groups that claim no advantage as spared, except those that are audited. Nobody
+        fetches or scores them.
         """
-        peer = peer_id(rollout.opened.issuer)
-        found, bodies = self._read(rollout, peer, known)
+        flat = (k for k in turn.groups if self._is_without_advantage(self._claimed(turn.rollout, k)))
+        return replace(turn, spared=frozenset(k for k in flat if not self._audits()))
+
+    async def verify(self, turn: Turn) -> dict[int, Finding]:
+        """Return the finding about each group of a turn, by k. One batch in the sandbox holds this peer alone."""
+        rollout = turn.rollout
+        found, bodies = self._read(turn)
         requests = [request_for(self._manifest, rollout, k, body) for k, body in bodies.items()]
         results = await self._scorer.score(requests) if requests else []
         for (k, body), request, scored in zip(bodies.items(), requests, results, strict=True):
@@ -82,22 +90,21 @@ class Verifier:
         self.unusable.update(finding for finding in found.values() if not isinstance(finding, VerifiedGroup))
         return found
 
-    def _read(self, rollout: Rollout, peer: str, known: Collection[int]) -> tuple[dict[int, Finding], dict[int, Body]]:
-        """The groups that are not worth scoring, with the reason, and the bodies of the others, by k. Of the groups
-        that would teach nothing if their claims are true, only audited ones are worth it.
-        """
+    def _read(self, turn: Turn) -> tuple[dict[int, Finding], dict[int, Body]]:
+        """The groups that are not scored, with the reason, and the bodies of the others, by k."""
         found: dict[int, Finding] = {}
         bodies: dict[int, Body] = {}
-        for k, data in enumerate(rollout.bodies):
-            if data is None:
-                if k not in known:
-                    found[k] = Unusable.NO_BODY
-            elif self._is_without_advantage(self._claimed(rollout, k)) and not self._audits():
+        for k in turn.groups:
+            data = turn.rollout.bodies[k]
+            if k in turn.spared:
                 found[k] = Unusable.CLAIMED_ZERO_ADVANTAGE
+            elif data is None:
+                found[k] = Unusable.NO_BODY
             else:
                 try:
                     bodies[k] = self._wire.decode_body(data, self._manifest)
                 except RemoteError as error:
+                    peer = peer_id(turn.rollout.opened.issuer)
                     logger.info("a body of %s is malformed: %s", peer, error)
                     found[k] = Unusable.MALFORMED_BODY
                     self._charge(peer, Fact.MALFORMED_BODY)
@@ -175,37 +182,84 @@ def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
     return None
 
 
-class VerificationScheduler:
-    """Draws rollouts by lottery, verifies them, and enters the findings in the book."""
+AHEAD = 4
+"""Turns of a tier that wait for their bodies at one time, as long as they come within HEDGE_SECONDS."""
+WAIT_SECONDS = 5.0
+"""The longest time for which a round waits for bodies. Bodies that come later are verified in the next round."""
 
-    def __init__(self, *, book: Book, verifier: Verifier, ledger: Ledger) -> None:
+
+@dataclass(slots=True)
+class _Fetched:
+    """The turns of a tier whose bodies are fetched, or were."""
+
+    waiting: int = 0
+    ready: deque[Turn] = field(default_factory=deque)
+    changed: trio.Event = field(default_factory=trio.Event)
+
+    def add(self, turn: Turn) -> None:
+        self.waiting -= 1
+        self.ready.append(turn)
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+class VerificationScheduler:
+    """Draws rollouts by lottery, fetches their missing bodies, verifies them, and enters the findings in the book."""
+
+    def __init__(self, *, book: Book, verifier: Verifier, ledger: Ledger, fetcher: Fetcher) -> None:
         self._book = book
         self._verifier = verifier
         self._ledger = ledger
+        self._fetcher = fetcher
+        self._fetched = {tier: _Fetched() for tier in Tier}
 
     async def verify_pending(self, wanted: int) -> None:
         """Verify until 2 * `wanted` groups of each tier are on offer, or each tier had VERIFICATIONS_PER_ROUND turns.
 
         A turn verifies one drawn rollout.
         """
+        deadline = trio.current_time() + WAIT_SECONDS
         have: Counter[Tier] = Counter()
         for peer, count in self._book.per_peer().items():
             have[self._ledger.tier(peer)] += count
         for _ in range(constants.VERIFICATIONS_PER_ROUND):
             for tier in Tier:
-                if have[tier] < 2 * wanted:
-                    have[tier] += await self._verify_one(tier)
+                if have[tier] < 2 * wanted and (turn := await self._next(tier, deadline)):
+                    have[tier] += await self._verify(turn)
 
-    async def _verify_one(self, tier: Tier) -> int:
-        """Verify one drawn rollout of a tier. Returns the number of verified groups. Peers on probation come last."""
-        rollout = self._book.draw(tier, last=self._is_on_probation)
-        if rollout is None:
-            return 0
-        found = await self._verifier.verify(rollout, known=self._book.judged(rollout))
-        peer = peer_id(rollout.opened.issuer)
+    async def _next(self, tier: Tier, deadline: float) -> Turn | None:
+        """The next turn of a tier that waits for no bodies. Peers on probation come last.
+
+        At most AHEAD turns wait for bodies, so that few are fetched in vain. If they take longer than HEDGE_SECONDS, or
+        at the `deadline`, the node draws on: a peer that withholds bodies must not stop the turns of others.
+        """
+        fetched = self._fetched[tier]
+        is_late = False
+        while not fetched.ready:
+            is_late = is_late or trio.current_time() >= deadline
+            if fetched.waiting < (constants.VERIFICATIONS_PER_ROUND if is_late else AHEAD):
+                turn = self._book.draw(tier, last=self._is_on_probation)
+                turn = turn and self._verifier.spare(turn)
+                if turn and not turn.missing:
+                    return turn
+                if turn:
+                    fetched.waiting += 1
+                    self._fetcher.begin(turn, fetched.add)
+                    continue
+            if is_late or not fetched.waiting:
+                return None
+            with trio.move_on_at(min(deadline, trio.current_time() + HEDGE_SECONDS)) as patience:
+                await fetched.changed.wait()
+            is_late = patience.cancelled_caught
+        return fetched.ready.popleft()
+
+    async def _verify(self, turn: Turn) -> int:
+        """Verify a turn. Returns the number of verified groups."""
+        found = await self._verifier.verify(turn)
+        peer = peer_id(turn.rollout.opened.issuer)
         groups = sum(isinstance(finding, VerifiedGroup) for finding in found.values())
         self._book.lottery.credit(peer, groups)
-        self._book.judge(rollout, found)
+        self._book.judge(turn.rollout, found)
         if not self._ledger.admits(peer):
             logger.warning("%s is banned: %s", peer, ", ".join(map(str, self._ledger.offences(peer))))
             self._book.forget(peer)

@@ -15,6 +15,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from context import KEY, context_of
+from fetching import turn_of
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
 from sapo_adversary.ablations.replacements import BlamesCarriers
 from sapo_adversary.attacks.catalogue import ATTACKS
@@ -123,9 +124,9 @@ async def takes(undefended, data, author=AUTHOR):
     """Whether any group of a message comes to the book."""
     node = validator(undefended, trusted=(author.peer,))
     await node.verdict(data)
-    rollout = node.book.draw(node.ledger.tier(author.peer))
+    turn = node.book.draw(node.ledger.tier(author.peer))
     verifier = verifier_of(undefended, node)
-    return rollout is not None and bool(verified(await verifier.verify(rollout)))
+    return turn is not None and bool(verified(await verifier.verify(verifier.spare(turn))))
 
 
 # Training: which filters the nodes of a simulation have.
@@ -279,7 +280,7 @@ async def parts_are_trained_on(undefended):
     [packet] = attack.act(AUTHOR, EPOCH)
     parts, accounts = undefended.parts, ledger(undefended)
     verifier = parts.verifier(context_of(graded, random.Random(1)), SCORER, accounts, wire=parts.wire)
-    groups = verified(await verifier.verify(open_message(packet.data, graded)))
+    groups = verified(await verifier.verify(turn_of(verifier, open_message(packet.data, graded))))
     sampler = parts.sampler(accounts, random.Random(1), PassRates(), "trust")
     draw = sampler.draw([Offered(each) for each in groups], 4, epoch=EPOCH, strangers=1.0)
     return any(advantage > 0 for each in draw.groups for advantage in each.advantages)
@@ -360,7 +361,7 @@ async def crowded_link_has_most_turns(undefended):
         await node.verdict(message(key(number)), links[key(number).peer])
     turns = Counter()
     for _ in range(100):
-        drawn = node.book.draw(Tier.STRANGER)
+        drawn = node.book.draw(Tier.STRANGER).rollout
         link = links[peer_id(drawn.opened.issuer)]
         node.book.arrive(drawn, link=link, tier=Tier.STRANGER)
         turns[link] += 1
@@ -370,7 +371,7 @@ async def crowded_link_has_most_turns(undefended):
 async def large_rollout_has_one_turn(undefended):
     node = validator(undefended)
     await node.verdict(message(AUTHOR, groups=16))
-    return all(node.book.draw(Tier.STRANGER).bodies)
+    return all(node.book.draw(Tier.STRANGER).rollout.bodies)
 
 
 async def strangers_evict_a_friend(undefended):
@@ -379,7 +380,7 @@ async def strangers_evict_a_friend(undefended):
     for number in range(1, 18):
         await node.verdict(message(key(number)), f"link {number}")
     drawn = [node.book.draw(tier) for tier in (Tier.FRIEND, *[Tier.STRANGER] * 4)]
-    return AUTHOR.issuer not in {each.opened.issuer for each in drawn if each}
+    return AUTHOR.issuer not in {each.rollout.opened.issuer for each in drawn if each}
 
 
 async def link_brings_strangers_without_end(undefended):

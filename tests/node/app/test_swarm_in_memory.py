@@ -368,30 +368,41 @@ async def test_what_gossip_lost_is_pulled(manifest, pulls, least, most, autojump
     assert max(shares) <= most
 
 
-@pytest.mark.parametrize(("inline", "had"), [(0, 0.0), (524_288, 1.0)], ids=["left out", "inline"])
-async def test_gossip_leaves_out_the_bodies_of_long_rounds_and_pulling_brings_them(
-    manifest, inline, had, autojump_clock
-):
-    hub = MemoryHub()
-    peers = [Peer(number, replace(manifest, inline_bytes=inline), hub) for number in (1, 2)]
-    async with trio.open_nursery() as nursery:
-        for peer in peers:
-            await nursery.start(peer.network.run)
+async def sized_swarm(manifest, count, *, degree=None):
+    """Peers of a swarm that leaves out bodies where it is large enough, after five rounds."""
+    hub = MemoryHub(degree=degree)
+    peers = [Peer(number, replace(manifest, inline_bytes=0), hub) for number in range(1, count + 1)]
+
+    async def play_all():
         async with trio.open_nursery() as playing:
             for peer in peers:
                 playing.start_soon(play_one, peer, 5)
-        assert [with_bodies(peer) for peer in peers] == [had] * 2
+
+    async with trio.open_nursery() as nursery:
         for peer in peers:
+            await nursery.start(peer.network.run)
             nursery.start_soon(pull, peer.node, peer.network)
-        await trio.sleep(60)
+        await play_all()
         nursery.cancel_scope.cancel()
-    assert [with_bodies(peer) for peer in peers] == [1.0] * 2
+    return peers
 
 
-def with_bodies(peer):
-    """The share of the received envelopes whose bodies are all here."""
-    ((share,),) = peer.database.rows("SELECT avg(received = 15) FROM seen")
-    return share
+def bodies_per_envelope(peer):
+    """Bodies that came, by the number that were published."""
+    received = [row[0].bit_count() for row in peer.database.rows("SELECT received FROM seen")]
+    return sum(received) / len(received) / 4
+
+
+async def test_bodies_travel_with_their_envelopes_among_eight_other_issuers(manifest, autojump_clock):
+    for peer in await sized_swarm(manifest, 9):
+        assert bodies_per_envelope(peer) == 1.0
+
+
+async def test_a_larger_swarm_fetches_the_bodies_of_the_groups_that_it_verifies_and_no_others(manifest, autojump_clock):
+    for peer in await sized_swarm(manifest, 14, degree=5):
+        assert bodies_per_envelope(peer) < 0.7
+        assert peer.external[-1] == 4
+        assert peer.node.verifier.unusable[Unusable.NO_BODY] == 0
 
 
 async def test_a_swarm_that_was_parted_catches_up_by_pulling(manifest, autojump_clock):

@@ -89,8 +89,8 @@ def kept(validator):
     """How many rollouts of each peer wait."""
     drawn = Counter()
     for tier in Tier:
-        while rollout := validator.book.draw(tier):
-            drawn[peer_id(rollout.opened.issuer)] += 1
+        while turn := validator.book.draw(tier):
+            drawn[peer_id(turn.rollout.opened.issuer)] += 1
     return drawn
 
 
@@ -171,7 +171,7 @@ async def test_bans_that_end_launder_no_trust_and_take_no_turn_of_a_stranger(
     def on_probation(peer):
         return ledger.state(peer) is PeerState.PROBATION
 
-    turns = [validator.book.draw(Tier.STRANGER, last=on_probation).opened.issuer for _ in range(EACH)]
+    turns = [validator.book.draw(Tier.STRANGER, last=on_probation).rollout.opened.issuer for _ in range(EACH)]
     assert turns == [neighbours[-1].issuer] * EACH
     for peer in map(name, attackers):
         for _ in range(constants.HEALTHY_AFTER):

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from context import KEY
+from fetching import fetcher_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.book import Book
@@ -145,11 +146,14 @@ def test_only_what_the_asked_shards_carry_is_listed(author):
 
 
 def giver_of(validator, *, message_store=None, peers=list, **options):
+    swarm = replace(validator.swarm, manifest=validator.manifest, rng=random.Random(0))
+    message_store = message_store or validator.message_store
     return Responder(
-        replace(validator.swarm, manifest=validator.manifest, rng=random.Random(0)),
-        message_store=message_store or validator.message_store,
+        swarm,
+        message_store=message_store,
         ledger=validator.ledger,
         peers=peers,
+        fetcher=fetcher_of(swarm, validator.database, validator.ledger, message_store),
         **options,
     )
 
@@ -163,67 +167,67 @@ async def test_what_was_accepted_can_be_had(validator, responder, author):
     whole = round_of(author, 0)
     assert await validator.verdict(message_of(whole)) is Verdict.ACCEPT
     request = asked(whole)
-    (delivered,) = decode_delivery(responder.answer(ASKER, encode_request(request)), request, author.manifest)
+    (delivered,) = decode_delivery(await responder.answer(ASKER, encode_request(request)), request, author.manifest)
     assert delivered.message == message_of(whole)
     listing = ListRequest(EPOCH)
-    assert decode_listing(responder.answer(ASKER, encode_request(listing)), listing) == (
+    assert decode_listing(await responder.answer(ASKER, encode_request(listing)), listing) == (
         InventoryItem(id_of(whole), 1),
     )
 
 
-def test_a_peer_that_is_given_a_rollout_of_this_node_is_counted_and_one_of_others_is_not(validator, author):
+async def test_a_peer_that_is_given_a_rollout_of_this_node_is_counted_and_one_of_others_is_not(validator, author):
     fetched = []
     responder = giver_of(validator, on_fetched=lambda *given: fetched.append(given))
     own, other = round_of(replace(author, key=KEY), 0), round_of(author, 1)
     for whole in (own, other):
         validator.message_store.put(whole)
     for whole in (other, own, own):
-        responder.answer(ASKER, encode_request(asked(whole)))
+        await responder.answer(ASKER, encode_request(asked(whole)))
     assert fetched == [(ASKER, 1)] * 2
 
 
-def test_a_request_that_is_none_is_charged_to_who_asks(validator, responder):
-    assert responder.answer(ASKER, b"\xa0") is None
+async def test_a_request_that_is_none_is_charged_to_who_asks(validator, responder):
+    assert await responder.answer(ASKER, b"\xa0") is None
     assert validator.ledger.of(ASKER).evidence.bad > 0
 
 
-def test_a_banned_peer_gets_no_answer(validator, responder):
+async def test_a_banned_peer_gets_no_answer(validator, responder):
     for _ in range(10):
         validator.ledger.report(ASKER, Fact.FALSE_CLAIM)
-    assert responder.answer(ASKER, encode_request(ListRequest(EPOCH))) is None
+    assert await responder.answer(ASKER, encode_request(ListRequest(EPOCH))) is None
 
 
-def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(validator, responder, author, monkeypatch):
+async def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(validator, responder, author, monkeypatch):
     whole = round_of(author, 0)
     size = len(encode_delivery([message_of(whole)]))
     monkeypatch.setattr(sync, "BURST_BYTES", 1.5 * size + 20)
     responder = giver_of(validator)
     validator.message_store.put(whole)
     request = encode_request(asked(whole))
-    assert len(responder.answer(ASKER, request)) == size
-    assert responder.answer(ASKER, request) in (None, encode_delivery([]))
-    assert len(responder.answer(peer_id(bytes([5]) * 32), request)) == size
+    assert len(await responder.answer(ASKER, request)) == size
+    assert await responder.answer(ASKER, request) in (None, encode_delivery([]))
+    assert len(await responder.answer(peer_id(bytes([5]) * 32), request)) == size
     validator.clock.time += size / sync.BYTES_PER_SECOND
-    assert len(responder.answer(ASKER, request)) == size
+    assert len(await responder.answer(ASKER, request)) == size
 
 
-def test_all_askers_together_get_no_more_than_their_share(validator, author, monkeypatch):
+async def test_all_askers_together_get_no_more_than_their_share(validator, author, monkeypatch):
     whole = round_of(author, 0)
     monkeypatch.setattr(sync, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
     responder = giver_of(validator)
     validator.message_store.put(whole)
-    answers = [responder.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
+    answers = [await responder.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
     assert [answer in (None, encode_delivery([])) for answer in answers] == [False, True]
 
 
-def test_asking_without_end_for_what_is_not_there_comes_to_an_end(validator, responder, author):
+async def test_asking_without_end_for_what_is_not_there_comes_to_an_end(validator, responder, author):
     request = encode_request(asked(round_of(author, 0)))
     answers = 0
-    while responder.answer(ASKER, request) is not None:
+    while await responder.answer(ASKER, request) is not None:
         answers += 1
     assert answers == sync.BURST_BYTES // sync.LEAST_BYTES
     validator.clock.time += 1
-    assert responder.answer(ASKER, request) == encode_delivery([])
+    assert await responder.answer(ASKER, request) == encode_delivery([])
 
 
 # Who asks.
@@ -249,7 +253,7 @@ class Server:
     async def ask(self, peer, request):
         await trio.sleep(self.seconds)
         self.asked.append(request)
-        answer = self.says.get(len(self.asked), self.responder.answer(peer, request))
+        answer = self.says.get(len(self.asked), await self.responder.answer(peer, request))
         if answer is None:
             raise AskFailed("no answer")
         return answer
@@ -458,25 +462,25 @@ async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(valida
     assert set(server.named) == named
 
 
-def test_those_in_good_standing_are_named_first_and_who_asks_is_not(validator):
+async def test_those_in_good_standing_are_named_first_and_who_asks_is_not(validator):
     trusted = info(validator.manifest, 29)
     validator.ledger = Ledger(validator.ledger._database, trusted=(trusted.peer_id,))
     peers = [*(info(validator.manifest, number) for number in range(20, 29)), trusted]
     responder = giver_of(validator, peers=lambda: peers)
     request = PeersRequest(2)
-    answer = decode_peers(responder.answer(peers[0].peer_id, encode_request(request)), request)
+    answer = decode_peers(await responder.answer(peers[0].peer_id, encode_request(request)), request)
     named = {peer_id(each.key) for each in answer}
     assert len(named) == 2
     assert trusted.peer_id in named
     assert peers[0].peer_id not in named
 
 
-def test_only_who_follows_what_is_asked_about_is_named(validator):
+async def test_only_who_follows_what_is_asked_about_is_named(validator):
     validator.manifest = replace(validator.manifest, shards=4)
     peers = [info(validator.manifest, 20 + shard, shard=shard) for shard in range(4)]
     responder = giver_of(validator, peers=lambda: peers)
     request = PeersRequest(16, shards=0b0110)
-    answer = decode_peers(responder.answer(ASKER, encode_request(request)), request)
+    answer = decode_peers(await responder.answer(ASKER, encode_request(request)), request)
     assert {peer_id(each.key) for each in answer} == {peers[1].peer_id, peers[2].peer_id}
 
 

@@ -29,7 +29,7 @@ from validator_parts import SENDER, ValidatorParts
 
 async def test_a_valid_message_is_accepted_and_waits_for_verification(validator, author):
     assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
-    assert validator.book.draw(Tier.STRANGER).opened.issuer == author.issuer
+    assert validator.book.draw(Tier.STRANGER).rollout.opened.issuer == author.issuer
 
 
 async def test_garbage_is_rejected_and_charged_to_its_sender(validator):
@@ -98,7 +98,7 @@ async def test_a_message_that_brings_the_bodies_left_out_before_is_accepted(vali
     assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
     assert await validator.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
     assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.IGNORE
-    assert validator.book.draw(Tier.STRANGER).bodies == (body,)
+    assert validator.book.draw(Tier.STRANGER).rollout.bodies == (body,)
 
 
 async def test_a_body_that_was_already_verified_does_not_come_back_with_the_others(validator, author):
@@ -106,9 +106,9 @@ async def test_a_body_that_was_already_verified_does_not_come_back_with_the_othe
     bodies = [encode_body(author.body(text)) for text in ("a", "b")]
     envelope = author.envelope(author.header(bodies, epoch=5))
     await validator.verdict(encode_message(envelope, (bodies[0], None)))
-    assert validator.book.draw(Tier.STRANGER).bodies == (bodies[0], None)
+    assert validator.book.draw(Tier.STRANGER).rollout.bodies == (bodies[0], None)
     await validator.verdict(encode_message(envelope, tuple(bodies)))
-    assert validator.book.draw(Tier.STRANGER).bodies == (None, bodies[1])
+    assert validator.book.draw(Tier.STRANGER).rollout.bodies == (None, bodies[1])
 
 
 async def test_bodies_that_come_apart_wait_together(validator, author):
@@ -116,7 +116,7 @@ async def test_bodies_that_come_apart_wait_together(validator, author):
     envelope = author.envelope(author.header(bodies, epoch=5))
     await validator.verdict(encode_message(envelope, (bodies[0], None)))
     await validator.verdict(encode_message(envelope, (None, bodies[1])))
-    assert validator.book.draw(Tier.STRANGER).bodies == tuple(bodies)
+    assert validator.book.draw(Tier.STRANGER).rollout.bodies == tuple(bodies)
     assert validator.book.waiting == 0
 
 
@@ -127,7 +127,7 @@ async def test_an_envelope_is_forwarded_at_most_twice_however_its_bodies_come(va
     verdicts = [await validator.verdict(encode_message(envelope, each)) for each in [(None,) * 16, *alone]]
     assert verdicts == [Verdict.ACCEPT, *[Verdict.KEEP] * 15]
     assert await validator.verdict(encode_message(envelope, bodies)) is Verdict.ACCEPT
-    turns = [validator.book.draw(Tier.STRANGER).bodies for _ in range(4)]
+    turns = [validator.book.draw(Tier.STRANGER).rollout.bodies for _ in range(4)]
     assert tuple(next(filter(None, came)) for came in zip(*turns, strict=True)) == bodies
     assert validator.book.waiting == 0
 
@@ -296,7 +296,7 @@ async def test_a_flood_that_a_neighbour_forwards_takes_no_turn_of_another_connec
             await validator.verdict(each.message(epoch=5, counter=counter))
             validator.clock.time += 1 / constants.LINK_STRANGERS_PER_SECOND
         await validator.verdict(honest.message(epoch=5, counter=counter))
-    drawn = [validator.book.draw(Tier.STRANGER).opened.issuer for _ in range(32)]
+    drawn = [validator.book.draw(Tier.STRANGER).rollout.opened.issuer for _ in range(32)]
     assert drawn.count(honest.issuer) == 8
 
 
@@ -325,7 +325,7 @@ async def test_bodies_that_come_apart_and_exceed_a_message_together_do_not_wait_
     envelope = author.envelope(author.header(bodies, epoch=5))
     for part in ((bodies[0], None), (None, bodies[1])):
         await validator.verdict(encode_message(envelope, part))
-    waits = validator.book.draw(Tier.STRANGER)
+    waits = validator.book.draw(Tier.STRANGER).rollout
     assert waits.bodies == (None, bodies[1])
     held = validator.message_store.listing(5, 1, b"", 1)[0]
     assert len(validator.message_store.message(held)) <= most
@@ -341,7 +341,7 @@ async def test_a_link_that_brings_bare_envelopes_first_does_not_get_the_rollouts
     await validator.verdict(encode_message(envelope, (body,)), LINKS[1])
     for each in authors(author, 40):
         await validator.verdict(each.message(epoch=5), LINKS[0])
-    drawn = [validator.book.draw(Tier.STRANGER) for _ in range(8)]
+    drawn = [validator.book.draw(Tier.STRANGER).rollout for _ in range(8)]
     assert author.issuer in {each.opened.issuer for each in drawn}
 
 
@@ -363,7 +363,7 @@ async def test_keys_without_number_evict_no_rollout_of_a_friend(database, manife
         crowd = match_bodies(fresh, header, (None,))
         validator.book.arrive(crowd, link=LINKS[number % 13], tier=validator.ledger.tier(str(number)))
     assert validator.book.waiting == constants.PENDING_PLACES + len(friends)
-    drawn = [validator.book.draw(Tier.FRIEND) for _ in friends]
+    drawn = [validator.book.draw(Tier.FRIEND).rollout for _ in friends]
     assert {each.opened.issuer for each in drawn} == {each.issuer for each in friends}
 
 
@@ -392,7 +392,7 @@ async def test_a_large_rollout_takes_the_places_of_the_fullest_link(database, ma
         await validator.verdict(each.message(epoch=5), LINKS[0])
     await validator.verdict(few.message(epoch=5), LINKS[1])
     assert await validator.verdict(large(big, 3), LINKS[2]) is Verdict.ACCEPT
-    left = [validator.book.draw(Tier.STRANGER).opened.issuer for _ in range(validator.book.waiting)]
+    left = [validator.book.draw(Tier.STRANGER).rollout.opened.issuer for _ in range(validator.book.waiting)]
     assert {few.issuer, big.issuer} < set(left)
     assert len(left) == len(crowd) - 2 + 2
 

@@ -16,7 +16,10 @@ PROTOCOL = "/sapo/2/test/pull"
 
 
 def answering(answer):
-    return Requests(PROTOCOL, answer)
+    async def at_once(peer, request):
+        return answer(peer, request)
+
+    return Requests(PROTOCOL, at_once)
 
 
 def echo(_peer, request):
@@ -143,11 +146,12 @@ async def test_a_request_longer_than_one_may_be_ends_the_stream_and_others_are_s
         assert await client.ask(server.peer_id, b"still there?") == b"re: still there?"
 
 
-async def test_a_peer_has_one_request_answered_at_a_time(pair, attacker):
+async def test_a_peer_has_three_requests_answered_at_a_time(pair, attacker):
     _client, server = await pair(echo)
     async with attacker(server.addresses[0]) as mallory:
-        first = await stream_to(mallory)
-        await first.write(b"\x10")  # the length of a request that does not come
+        first, *others = [await stream_to(mallory) for _ in range(request_response.PEER_REQUESTS)]
+        for stream in (first, *others):
+            await stream.write(b"\x10")  # the length of a request that does not come
         await trio.sleep(0.2)
         assert await turned_away(mallory)
         await first.write(bytes(16))

@@ -11,6 +11,7 @@ import pytest
 
 from books import book_of
 from context import context_of
+from fetching import turn_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.groups.book import KEPT_BYTES, KEPT_GROUPS, KEPT_REFUSALS, newest, refusals
 from sapo_node.groups.levels import Levels
@@ -81,7 +82,7 @@ def verify(manifest, database, book):
     verifier = Verifier(context_of(manifest, random.Random(1)), OpenScorer(), Ledger(database))
 
     async def verify(opened):
-        book.judge(opened, await verifier.verify(opened, known=book.judged(opened)))
+        book.judge(opened, await verifier.verify(turn_of(verifier, opened)))
 
     return verify
 

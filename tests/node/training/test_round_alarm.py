@@ -7,6 +7,7 @@ import pytest
 
 from books import book_of, offer
 from context import context_of
+from fetching import fetcher_of
 from sapo_node.groups.advantage import local_advantages
 from sapo_node.groups.book import Book
 from sapo_node.groups.levels import Levels
@@ -56,7 +57,12 @@ def start(database, manifest, rng):
         swarm = context_of(manifest, rng)
         return book, Rounds(
             contribution=answers,
-            scheduler=VerificationScheduler(book=book, verifier=Verifier(swarm, OpenScorer(), ledger), ledger=ledger),
+            scheduler=VerificationScheduler(
+                book=book,
+                verifier=Verifier(swarm, OpenScorer(), ledger),
+                ledger=ledger,
+                fetcher=fetcher_of(swarm, database, ledger),
+            ),
             book=book,
             external=ExternalSampler(
                 database, ledger, rng, local=1, external=2, filters=("baseline",), selection="trust"

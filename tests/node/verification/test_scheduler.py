@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from context import context_of
+from fetching import fetcher_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.groups.book import Book, newest
 from sapo_node.groups.record import NotDrawn, Unusable
@@ -55,8 +56,13 @@ def verified(database):
 
 
 @pytest.fixture
-def scheduler(book, verifier, ledger):
-    return VerificationScheduler(book=book, verifier=verifier, ledger=ledger)
+def fetcher(manifest, rng, database, ledger):
+    return fetcher_of(context_of(manifest, rng), database, ledger)
+
+
+@pytest.fixture
+def scheduler(book, verifier, ledger, fetcher):
+    return VerificationScheduler(book=book, verifier=verifier, ledger=ledger, fetcher=fetcher)
 
 
 def name(author):
@@ -135,7 +141,7 @@ def test_which_groups_of_a_rollout_a_turn_takes_is_drawn_by_the_node(database, m
     for seed in range(8):
         queue = Book(database, manifest, rng=random.Random(seed))
         queue.arrive(groups_of(peers[2], 16), link=LINK, tier=Tier.STRANGER)
-        first.add(tuple(k for k, body in enumerate(queue.draw(Tier.STRANGER).bodies) if body))
+        first.add(tuple(k for k, body in enumerate(queue.draw(Tier.STRANGER).rollout.bodies) if body))
         queue.forget(name(peers[2]))
     assert len(first) == 8
 
@@ -212,7 +218,7 @@ def test_a_peer_that_connects_again_and_again_under_fresh_keys_is_one_link(autho
         bring(one_group(each))
     turns = Counter()
     for _ in range(512):
-        drawn = book.draw(Tier.STRANGER)
+        drawn = book.draw(Tier.STRANGER).rollout
         turns[name(drawn.opened)] += 1
         bring(drawn)
     assert 200 < turns[name(stays)] < 312
@@ -224,7 +230,7 @@ def test_all_links_from_before_a_restart_are_one(author, book, database, manifes
         book.arrive(one_group(each), link=name(each), tier=Tier.STRANGER)
     again = Book(database, manifest, rng=rng)
     again.arrive(one_group(stays), link=name(stays), tier=Tier.STRANGER)
-    drawn = [again.draw(Tier.STRANGER).opened.issuer for _ in range(8)]
+    drawn = [again.draw(Tier.STRANGER).rollout.opened.issuer for _ in range(8)]
     assert stays.issuer in drawn
 
 
@@ -237,7 +243,7 @@ def test_a_link_has_as_many_turns_with_64_keys_as_with_one(author, book):
         book.arrive(each, link=links[peer], tier=Tier.STRANGER)
     turns = Counter()
     for _ in range(2_048):
-        drawn = book.draw(Tier.STRANGER)
+        drawn = book.draw(Tier.STRANGER).rollout
         peer = name(drawn.opened)
         turns[links[peer]] += 1
         book.arrive(rounds[peer], link=links[peer], tier=Tier.STRANGER)
@@ -257,7 +263,7 @@ def test_an_address_block_has_the_turns_of_one_link_whatever_it_connects(author,
         book.arrive(each, link=peer, tier=Tier.STRANGER)
     turns = Counter()
     for _ in range(1_024):
-        peer = name(book.draw(Tier.STRANGER).opened)
+        peer = name(book.draw(Tier.STRANGER).rollout.opened)
         turns[peer] += 1
         book.arrive(rounds[peer], link=peer, tier=Tier.STRANGER)
     assert least < turns[name(honest)] < most

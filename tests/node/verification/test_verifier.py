@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from context import context_of
+from fetching import turn_of
 from rollouts import right_and_wrong, rollout
+from sapo_node.groups.book import Turn
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.trust.constants import Evidence, PeerState
@@ -29,8 +31,8 @@ from sapo_protocol import (
 from swarm_parts import OpenScorer
 
 
-async def groups_of(verifier, rollout, **settings):
-    found = await verifier.verify(rollout, **settings)
+async def groups_of(verifier, rollout):
+    found = await verifier.verify(turn_of(verifier, rollout))
     return [finding for finding in found.values() if isinstance(finding, VerifiedGroup)]
 
 
@@ -124,7 +126,7 @@ async def test_an_untrusted_peer_is_audited_no_more_often_than_others(verifier, 
 async def test_a_lie_about_a_flat_group_is_found_by_audit(manifest, author, ledger):
     group, body, _ = right_and_wrong(author, right=3)
     lie = replace(group, claims=(False,) * 8)
-    await Verifier(context_of(manifest, AlwaysFirst()), OpenScorer(), ledger).verify(rollout(author, [lie], [body]))
+    await groups_of(Verifier(context_of(manifest, AlwaysFirst()), OpenScorer(), ledger), rollout(author, [lie], [body]))
     assert ledger.of(peer_id(author.issuer)).evidence.bad > 0
 
 
@@ -184,18 +186,18 @@ async def test_a_request_names_the_assigned_task_and_nothing_of_the_peers(author
 
     ledger = Ledger(Database(None, SCHEMA))
     group, body, _ = right_and_wrong(author)
-    await Verifier(context_of(manifest, random.Random(1)), Recording(), ledger).verify(rollout(author, [group], [body]))
+    verifier = Verifier(context_of(manifest, random.Random(1)), Recording(), ledger)
+    await groups_of(verifier, rollout(author, [group], [body]))
     task = assign(manifest, author.issuer, 5, 0, 0)
     texts = tuple(completion.text for completion in body.completions)
     assert asked == [ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)]
 
 
-async def test_a_group_whose_body_came_with_an_earlier_message_is_not_counted_as_left_out(verifier, author):
-    parts = [right_and_wrong(author, k) for k in range(3)]
-    groups, bodies = [part[0] for part in parts], [part[1] for part in parts]
-    await groups_of(verifier, rollout(author, groups, [bodies[0], None, None]))
-    await groups_of(verifier, rollout(author, groups, [None, bodies[1], None]), known={0, 1, 2})
-    assert verifier.unusable == {Unusable.NO_BODY: 2}
+async def test_nothing_is_found_about_a_group_that_is_not_in_the_turn(verifier, author):
+    groups, bodies, _ = zip(*(right_and_wrong(author, k) for k in range(3)), strict=True)
+    found = await verifier.verify(Turn(rollout(author, groups, [None, bodies[1], None]), (1, 2)))
+    assert found.keys() == {1, 2}
+    assert verifier.unusable == {Unusable.NO_BODY: 1}
 
 
 @pytest.fixture
@@ -217,7 +219,7 @@ def parts(author, each, claims=None):
 async def findings(author, ledger, rng, *group):
     verifier = Verifier(context_of(author.manifest, rng), OpenScorer(), ledger)
     head, body = parts(author, *group)
-    return (await verifier.verify(rollout(author, [head], [body])))[0]
+    return (await verifier.verify(turn_of(verifier, rollout(author, [head], [body]))))[0]
 
 
 MIXED, PARTS = (4, 3, 3, 2, 1, 0, 0, 0), (3, 3, 3, 2, 1, 0, 0, 0)

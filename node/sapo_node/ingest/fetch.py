@@ -1,0 +1,221 @@
+"""Fetches bodies from peers: those of drawn groups, and those that another peer requested here (spec/pull.md).
+
+A body comes from the issuer if it is connected, else from the peer that brought the envelope, else from other peers of
+its topic, which may pass the request on. The node asks the next source after HEDGE_SECONDS, or when the last one has
+failed, and takes the first correct answer. A wrong answer is charged to the peer that sent it. A missing answer is
+charged to nobody: the peer may not have the body. So an issuer that withholds its bodies loses only its own turn
+(`Lottery.credit`).
+
+    fetcher.begin(turn, done)                # a turn of this node; calls done(turn) with the bodies that came
+    await fetcher.pass_on(peer, request)     # afterwards the message store has the bodies that came
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import trio
+
+from sapo_node.groups.book import Bodies, Turn
+from sapo_node.ingest.store import MessageStore
+from sapo_node.ingest.validator import ReplayWindow
+from sapo_node.net.interface import AskFailed, ConnectedPeers
+from sapo_node.processes.bounded import Bounded
+from sapo_node.storage.context import SwarmContext
+from sapo_node.trust.constants import Fact
+from sapo_node.trust.ledger import Ledger
+from sapo_protocol import (
+    GetRequest,
+    InventoryItem,
+    RemoteError,
+    Rollout,
+    decode_delivery,
+    decode_message,
+    encode_request,
+    match_bodies,
+    open_message,
+    peer_id,
+    topic_of,
+)
+from sapo_protocol.limits import MAX_HOPS
+
+logger = logging.getLogger(__name__)
+
+SOURCES = 4
+"""Peers that the node asks for the bodies of one turn, at most."""
+HEDGE_SECONDS = 3.0
+"""Seconds after which the node asks the next source as well."""
+HOP_SECONDS = 3.0
+"""Seconds that a source has to answer, for itself and for each hop of the request."""
+FETCH_SECONDS = HOP_SECONDS * (1 + MAX_HOPS)
+"""Seconds for all sources of a turn together."""
+LINK_REQUESTS = 2
+"""Open requests for bodies to one peer: one that answers late must not block the link."""
+_LINKS = 1_024
+"""Links whose open requests are counted."""
+
+
+@contextmanager
+def charging(ledger: Ledger, peer: str) -> Iterator[None]:
+    """Ask a peer in this block. A bad answer is charged to it; a missing one is not."""
+    try:
+        yield
+    except AskFailed as failure:
+        logger.info("%s", failure)
+    except RemoteError as error:
+        logger.info("%s answered what was not asked: %s", peer, error)
+        ledger.report(peer, Fact.INVALID_MESSAGE)
+
+
+class _Fetch:
+    """The bodies of one rollout that are wanted, and those that came."""
+
+    def __init__(self, rollout: Rollout, wanted: int) -> None:
+        """`wanted` has bit k for group k."""
+        self.rollout = rollout
+        self.missing = wanted
+        self.bodies: list[bytes | None] = [None] * len(rollout.bodies)
+        self.answered = trio.Event()
+
+    def add(self, bodies: Bodies) -> None:
+        """Add the wanted ones of these bodies."""
+        for k, body in enumerate(bodies):
+            if body is not None and self.missing >> k & 1:
+                self.bodies[k] = body
+                self.missing &= ~(1 << k)
+
+    def end_answer(self) -> None:
+        """Note that a source has answered or failed."""
+        self.answered.set()
+        self.answered = trio.Event()
+
+
+class Fetcher:
+    """Requests bodies while `run` runs; otherwise every turn is done at once, without its bodies."""
+
+    def __init__(
+        self, swarm: SwarmContext, *, message_store: MessageStore, ledger: Ledger, window: ReplayWindow
+    ) -> None:
+        self._manifest = swarm.manifest
+        self._rng = swarm.rng
+        self._message_store = message_store
+        self._ledger = ledger
+        self._window = window
+        self._network: ConnectedPeers | None = None
+        self._nursery: trio.Nursery | None = None
+        self._links: Bounded[str, trio.CapacityLimiter] = Bounded(_LINKS)
+        self._passed_on: dict[bytes, trio.Event] = {}
+        """By envelope id, the end of a request that was passed on."""
+
+    async def run(self, network: ConnectedPeers) -> None:
+        """Fetch until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._network, self._nursery = network, nursery
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._network = self._nursery = None
+
+    def begin(self, turn: Turn, done: Callable[[Turn], None]) -> None:
+        """Fetch the missing bodies of a turn, and call `done` with the turn and what came within FETCH_SECONDS."""
+        if self._nursery is None:
+            done(turn)
+        else:
+            self._nursery.start_soon(self._bring, turn, done)
+
+    async def pass_on(self, asker: str, wanted: InventoryItem, hops: int) -> None:
+        """Fetch bodies that a peer requested and that this node lacks, from one peer, over `hops` hops from here.
+
+        If the same envelope is being fetched for another peer, wait for that instead (DUTY-14).
+        """
+        held = self._message_store.bodies(wanted.envelope_id)
+        bare = self._message_store.message(InventoryItem(wanted.envelope_id, 0))
+        if held is None or bare is None or self._network is None:
+            return
+        if begun := self._passed_on.get(wanted.envelope_id):
+            await begun.wait()
+            return
+        rollout = open_message(bare, self._manifest)
+        groups = (1 << len(rollout.bodies)) - 1
+        fetch = _Fetch(rollout, wanted.bodies & groups & ~held)
+        ended = self._passed_on[wanted.envelope_id] = trio.Event()
+        try:
+            for source in self._sources(rollout, without=asker)[:1] if fetch.missing else ():
+                await self._ask(self._network, source, fetch, hops - 1)
+        finally:
+            del self._passed_on[wanted.envelope_id]
+            ended.set()
+        self._keep(fetch)
+
+    async def _bring(self, turn: Turn, done: Callable[[Turn], None]) -> None:
+        fetch = _Fetch(turn.rollout, turn.missing)
+        fetch.add(self._message_store.held(turn.rollout.opened.envelope_id))
+        try:
+            with trio.move_on_after(FETCH_SECONDS):
+                await self._race(fetch)
+        finally:
+            self._keep(fetch)
+            done(self._complete(turn, fetch))
+
+    def _complete(self, turn: Turn, fetch: _Fetch) -> Turn:
+        """The turn with the bodies that came. A group whose body gossip brought meanwhile waits in the book again."""
+        came = sum(1 << k for k, body in enumerate(fetch.bodies) if body is not None)
+        known = self._window.add(turn.rollout.opened.envelope_id, came)
+        bodies = tuple(new or old for new, old in zip(fetch.bodies, turn.rollout.bodies, strict=True))
+        groups = tuple(k for k in turn.groups if not known >> k & 1)
+        return replace(turn, rollout=replace(turn.rollout, bodies=bodies), groups=groups)
+
+    def _keep(self, fetch: _Fetch) -> None:
+        """Keep bodies for the peers that request them, as long as the message store has room."""
+        if any(fetch.bodies):
+            self._message_store.put(replace(fetch.rollout, bodies=tuple(fetch.bodies)))
+
+    async def _race(self, fetch: _Fetch) -> None:
+        """Ask one source after another until no body is missing."""
+        async with trio.open_nursery() as nursery:
+            for source in self._sources(fetch.rollout)[:SOURCES]:
+                if not fetch.missing:
+                    break
+                answered = fetch.answered
+                nursery.start_soon(self._ask_in_race, source, fetch, nursery.cancel_scope)
+                with trio.move_on_after(HEDGE_SECONDS):
+                    await answered.wait()
+
+    async def _ask_in_race(self, source: str, fetch: _Fetch, race: trio.CancelScope) -> None:
+        if self._network is not None:
+            await self._ask(self._network, source, fetch, MAX_HOPS)
+        if not fetch.missing:
+            race.cancel()
+
+    async def _ask(self, network: ConnectedPeers, source: str, fetch: _Fetch, hops: int) -> None:
+        """Ask one source for the missing bodies."""
+        request = GetRequest((InventoryItem(fetch.rollout.opened.envelope_id, fetch.missing),), hops)
+        try:
+            with charging(self._ledger, source), trio.move_on_after(HOP_SECONDS * (1 + hops)):
+                async with self._limiter(source):
+                    answer = await network.ask(source, encode_request(request))
+                for delivered in decode_delivery(answer, request, self._manifest):
+                    _, bodies = decode_message(delivered.message, self._manifest)
+                    fetch.add(match_bodies(fetch.rollout.opened, fetch.rollout.header, bodies).bodies)
+        finally:
+            fetch.end_answer()
+
+    def _sources(self, rollout: Rollout, *, without: str = "") -> Sequence[str]:
+        """The connected peers that may have the bodies, the likeliest first; free links before those in use."""
+        peers = self._network.peers() if self._network is not None else ()
+        topic = topic_of(self._manifest, rollout.opened.issuer, rollout.header.epoch)
+        others = [each.peer_id for each in peers if topic in each.follows]
+        first = (peer_id(rollout.opened.issuer), self._message_store.bringer(rollout.opened.envelope_id))
+        connected = {each.peer_id for each in peers} - {without}
+        sources = dict.fromkeys((*first, *self._rng.sample(others, len(others))))
+        return sorted(filter(connected.__contains__, sources), key=self._is_busy)
+
+    def _is_busy(self, peer: str) -> bool:
+        limiter = self._links.get(peer)
+        return limiter is not None and limiter.available_tokens == 0
+
+    def _limiter(self, peer: str) -> trio.CapacityLimiter:
+        limiter = self._links.get(peer) or trio.CapacityLimiter(LINK_REQUESTS)
+        self._links[peer] = limiter
+        return limiter
