@@ -90,6 +90,6 @@ def test_levels_that_the_group_cannot_have_are_one_error(database, manifest, rng
 
 
 def test_a_message_that_does_not_decode_is_one_error(database, manifest, rng):
-    database.execute("INSERT INTO arrived VALUES (x'00', 'a', 1, x'00', '', 'stranger')")
+    database.execute("INSERT INTO arrived VALUES (x'00', 'a', 1, x'00', 1, '', 'stranger')")
     with pytest.raises(StateError, match="damaged"):
         read_all(database, manifest, rng)
