@@ -133,8 +133,8 @@ class Fetcher:
         bare = self._message_store.message(InventoryItem(wanted.envelope_id, 0))
         if held is None or bare is None or self._network is None:
             return
-        if begun := self._passed_on.get(wanted.envelope_id):
-            await begun.wait()
+        if wanted.envelope_id in self._passed_on:
+            await self._passed_on[wanted.envelope_id].wait()
             return
         rollout = open_message(bare, self._manifest)
         groups = (1 << len(rollout.bodies)) - 1
