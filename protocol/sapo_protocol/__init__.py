@@ -41,7 +41,6 @@ from .pull import (
     encode_listing,
     encode_peers,
     encode_request,
-    in_custody,
 )
 from .rollout import Rollout, decode_message, encode_message, match_bodies, open_message
 from .signature import verify_signature
@@ -109,7 +108,6 @@ __all__ = [
     "epoch_at",
     "epoch_start",
     "evidence_topic",
-    "in_custody",
     "in_window",
     "load_manifest",
     "match_bodies",

@@ -4,7 +4,6 @@ The response is a listing, a delivery or peer addresses. This module checks that
 bodies, order and size. The node then validates the messages of a delivery like messages from gossip.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, starmap
@@ -33,9 +32,6 @@ _ID_BYTES = 32
 """Bytes of an envelope id, and of a public key."""
 ALL_SHARDS = (1 << MAX_SHARDS) - 1
 """Every shard that a swarm may have."""
-CUSTODY_DOMAIN = "sapo/custody/2"
-_CUSTODY_BOUND = 1 << 62
-"""A quarter of the numbers of eight bytes."""
 _ARRAY, _ONE_BYTE = 0x80, 24
 """The head of an array, and the smallest count that does not fit its first byte."""
 
@@ -180,15 +176,6 @@ def decode_peers(data: bytes, request: PeersRequest) -> tuple[PeerAddress, ...]:
     """The peers that another peer names. Raises RemoteError (pull)."""
     value = decode(data, limit=MAX_PX_BYTES, layer=Layer.PULL)
     return tuple(starmap(_peer_address, _read_pairs(value, request.most)))
-
-
-def in_custody(envelope_id: bytes, k: int, key: bytes) -> bool:
-    """Return whether the peer with this public key keeps body k of an envelope for others, as one in four does.
-
-    DUTY-15.
-    """
-    digest = hashlib.sha256(encode([CUSTODY_DOMAIN, envelope_id, k, key])).digest()
-    return int.from_bytes(digest[:8], "big") < _CUSTODY_BOUND
 
 
 def _peer_address(key: bytes, address: Value) -> PeerAddress:

@@ -22,7 +22,6 @@ from sapo_protocol import (
     encode_listing,
     encode_message,
     encode_request,
-    in_custody,
     parse_envelope,
 )
 from sapo_protocol.limits import MAX_DELIVERY_BYTES
@@ -74,8 +73,3 @@ def test_a_delivery_as_long_as_one_may_be_is(manifest):
     with pytest.raises(RemoteError) as refusal:
         decode_delivery(bytes(MAX_DELIVERY_BYTES), GetRequest((InventoryItem(bytes(32), 0),)), manifest)
     assert "limit" not in str(refusal.value)
-
-
-def test_a_peer_keeps_a_quarter_of_all_bodies():
-    kept = sum(in_custody(bytes([n]) * 32, k, bytes([255 - n]) * 32) for n in range(128) for k in range(16))
-    assert 440 < kept < 584  # 512 of 2,048, within four standard deviations
