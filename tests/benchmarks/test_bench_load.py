@@ -93,7 +93,8 @@ class Measured:
 @pytest.mark.parametrize("size", [4_000, 32_000, 128_000])
 @pytest.mark.parametrize("arguments", [("--no-train",), ()], ids=["relays", "trains"])
 def test_a_message_through_all_checks_against_the_bare_library(tmp_path, arguments, size):
-    swarm = write_swarm(tmp_path / "bench.toml", max_rounds=100_000)
+    # Each message is forwarded whole, whatever its size.
+    swarm = write_swarm(tmp_path / "bench.toml", max_rounds=100_000, inline_bytes=1_000_000)
     with ExitStack() as stack:
         library = Measured(stack, bare, swarm, tmp_path, size)
         node = Measured(stack, ours(*arguments), swarm, tmp_path / "node", size)

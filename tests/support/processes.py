@@ -137,10 +137,11 @@ def run(name, *arguments, timeout=PATIENCE, stdin=None, input="", encoding="utf-
 sapo_node = partial(run, "sapo-node")
 
 
-def write_swarm(path, *, shards=1, **changes):
+def write_swarm(path, *, shards=1, inline_bytes=1_000, **changes):
     """A swarm of this test alone, which has just begun."""
     settings = {"name": path.stem, "genesis": int(time.time()), "epoch_seconds": 600, "max_rounds": 10_000} | changes
-    path.write_text(render_manifest(replace(load_manifest("starter").restarted(**settings), shards=shards)))
+    swarm = replace(load_manifest("starter").restarted(**settings), shards=shards, inline_bytes=inline_bytes)
+    path.write_text(render_manifest(swarm))
     return path
 
 
