@@ -190,10 +190,10 @@ class Fetcher:
 
     async def _ask(self, network: ConnectedPeers, source: str, fetch: _Fetch, hops: int) -> None:
         """Ask one source for the missing bodies."""
-        request = GetRequest((InventoryItem(fetch.rollout.opened.envelope_id, fetch.missing),), hops)
         try:
             with charging(self._ledger, source), trio.move_on_after(HOP_SECONDS * (1 + hops)):
                 async with self._limiter(source):
+                    request = GetRequest((InventoryItem(fetch.rollout.opened.envelope_id, fetch.missing),), hops)
                     answer = await network.ask(source, encode_request(request))
                 for delivered in decode_delivery(answer, request, self._manifest):
                     _, bodies = decode_message(delivered.message, self._manifest)

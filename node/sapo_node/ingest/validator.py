@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 FEW_ISSUERS = 8
 """Other issuers of the open epochs up to which a swarm is small: bodies travel with their envelopes (DUTY-12)."""
 FORWARDED_ISSUERS = 16
-"""Other issuers above which the node does not forward a message whose bodies make it longer than `inline_bytes`. Every
+"""Issuers above which the node does not forward a message whose bodies make it longer than `inline_bytes`. Every
 publisher knows of more than FEW_ISSUERS then, except one that has just joined (DUTY-11)."""
 
 SCHEMA = """

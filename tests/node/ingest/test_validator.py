@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sapo_node.app.node import Parts
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.lottery import ENDED_LINK, PLACE_BYTES
-from sapo_node.ingest.validator import Ignored
+from sapo_node.ingest.validator import FORWARDED_ISSUERS, Ignored
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
@@ -83,6 +83,35 @@ async def test_gossip_takes_an_envelope_without_bodies_however_little_it_may_hol
     author, validator = replace(author, manifest=swarm), ValidatorParts(database, swarm, rng)
     envelope = author.envelope(author.header([encode_body(author.body())], epoch=5))
     assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
+
+
+@pytest.fixture
+async def verdict_among(database, author, rng):
+    """The verdict on a message of two bodies of a swarm with this `inline_bytes`, after messages of other issuers."""
+
+    async def verdict_among(issuers, inline_bytes, *, bodies=True):
+        swarm = replace(author.manifest, inline_bytes=inline_bytes)
+        here, validator = replace(author, manifest=swarm), ValidatorParts(database, swarm, rng)
+        for other in authors(here, issuers):
+            await validator.verdict(other.message(epoch=5))
+        texts = [encode_body(here.body(text)) for text in ("a", "b")]
+        envelope = here.envelope(here.header(texts, epoch=5, counter=1))
+        return await validator.verdict(encode_message(envelope, tuple(texts) if bodies else (None, None)))
+
+    return verdict_among
+
+
+async def test_a_long_message_is_not_forwarded_with_its_bodies_among_many_issuers(verdict_among):
+    assert await verdict_among(FORWARDED_ISSUERS, 0) is Verdict.KEEP
+
+
+@pytest.mark.parametrize(
+    ("issuers", "inline_bytes", "bodies"),
+    [(FORWARDED_ISSUERS - 1, 0, True), (FORWARDED_ISSUERS, 100_000, True), (FORWARDED_ISSUERS, 0, False)],
+    ids=["few issuers", "a short message", "no bodies"],
+)
+async def test_any_other_new_message_is_forwarded(verdict_among, issuers, inline_bytes, bodies):
+    assert await verdict_among(issuers, inline_bytes, bodies=bodies) is Verdict.ACCEPT
 
 
 async def test_the_same_message_again_is_ignored_and_costs_nobody_anything(validator, author):
