@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from context import KEY
 from fetching import fetcher_of
@@ -16,6 +17,7 @@ from sapo_node.ingest import sync
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Responder, Synchroniser
+from sapo_node.ingest.validator import FEW_ISSUERS
 from sapo_node.net.interface import TARGET_PEERS, AskFailed, PeerInfo
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
@@ -315,6 +317,19 @@ async def test_only_the_bodies_that_are_missing_are_asked_for(validator, author,
     await synchroniser(validator, manifest, server).pull(server.peer)
     assert encode_request(asked(whole, bodies=0b10)) in server.asked
     assert validator.message_store.bodies(id_of(whole)) == 0b11
+
+
+async def test_a_node_that_knows_many_issuers_pulls_envelopes_without_bodies(validator, author, manifest):
+    for number in range(1, FEW_ISSUERS + 1):
+        key = Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
+        await validator.verdict(message_of(round_of(replace(author, key=key), 0)))
+    known, missing = round_of(author, 0), round_of(author, 1)
+    await validator.verdict(message_of(replace(known, bodies=(None,))))
+    server = Server(validator, known, missing)
+    await synchroniser(validator, manifest, server).pull(server.peer)
+    assert [each for each in map(decode_request, server.asked) if isinstance(each, GetRequest)] == [
+        asked(missing, bodies=0)
+    ]
 
 
 async def test_this_nodes_own_envelopes_are_not_asked_for(validator, author, manifest):
