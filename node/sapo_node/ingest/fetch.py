@@ -42,7 +42,7 @@ from sapo_protocol.limits import MAX_HOPS
 
 logger = logging.getLogger(__name__)
 
-SOURCES = 4
+SOURCES = 5
 """Peers that the node asks for the bodies of one turn, at most."""
 HEDGE_SECONDS = 3.0
 """Seconds after which the node asks the next source as well."""
