@@ -104,6 +104,7 @@ async def _publish_rollout(node: Node, publish: Publish, rollout: Rollout, messa
     """
     manifest = node.swarm.manifest
     whole = len(message) <= manifest.inline_bytes or node.ingest.is_small_swarm()
+    node.publication.published(len(rollout.bodies), whole=whole)
     if not whole:
         message = encode_message(rollout.opened.envelope, (None,) * len(rollout.bodies))
     await _send(publish, topic_of(manifest, rollout.opened.issuer, rollout.header.epoch), message)

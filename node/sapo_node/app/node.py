@@ -26,6 +26,7 @@ from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.record import ContributionReport
 from sapo_node.groups.wire import WIRE, Wire
 from sapo_node.ingest.fetch import Fetcher
+from sapo_node.ingest.publication import PublishByNeed
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Peers, Responder
@@ -207,6 +208,7 @@ class Node:
     ledger: Ledger
     equivocation_handler: EquivocationHandler
     subscriptions: ShardSubscriptions
+    publication: PublishByNeed
     book: Book
     message_store: MessageStore
     ingest: Ingest
@@ -258,9 +260,13 @@ class Node:
             ledger=self.ledger,
             peers=peers,
             fetcher=self.fetcher,
-            on_fetched=self.tally.fetched,
+            on_fetched=self._fetched,
         )
         return Requests(pull_protocol(self.swarm.manifest), responder.answer)
+
+    def _fetched(self, peer: str, rollouts: int, groups: int) -> None:
+        self.tally.fetched(peer, rollouts)
+        self.publication.requested(groups)
 
     def admits(self, peer: str) -> bool:
         """Return whether a peer may connect and send messages."""
@@ -363,6 +369,7 @@ def build_node(
         ledger=ledger,
         equivocation_handler=equivocation_handler,
         subscriptions=ShardSubscriptions(swarm.manifest, ledger, swarm.rng),
+        publication=PublishByNeed(swarm.manifest, swarm.identity.public_key),
         book=book,
         message_store=message_store,
         ingest=ingest,

@@ -181,7 +181,8 @@ class TrainingLoop:
         await self._trainer.recover()
         clock = self._node.swarm.clock
         listening = self._node.counters.listening_seconds(clock.now(), clock.steady())
-        return await play.play(slot, share=not listening)
+        due = self._node.publication.is_due(slot.epoch, slot.counter, self._node.config.local)
+        return await play.play(slot, share=due and not listening)
 
     def _after_newest_evaluation(self) -> int:
         """The next multiple of `eval_every` after the newest evaluation; 0 before the first one."""

@@ -82,9 +82,11 @@ class Responder:
         ledger: Ledger,
         peers: Peers,
         fetcher: Fetcher,
-        on_fetched: Callable[[str, int], None] = lambda *_: None,
+        on_fetched: Callable[[str, int, int], None] = lambda *_: None,
     ) -> None:
-        """`peers` gives the connected peers. `on_fetched(peer, count)` gets the own rollouts of an answer."""
+        """`peers` gives the connected peers. `on_fetched(peer, rollouts, groups)` gets the numbers of own rollouts and
+        of their bodies in an answer.
+        """
         self._fetcher = fetcher
         self._longest = swarm.manifest.max_message_bytes
         self._issuer = swarm.identity.public_key
@@ -142,7 +144,7 @@ class Responder:
 
     def _delivery(self, request: GetRequest, room: int, peer: str) -> bytes:
         messages = []
-        own = 0
+        own = bodies = 0
         room -= _FRAME_BYTES
         for wanted in request.want:
             message = self._message_store.message(wanted)
@@ -152,9 +154,11 @@ class Responder:
             if room < 0:
                 break
             messages.append(message)
-            own += self._message_store.is_signed_by(self._issuer, wanted.envelope_id)
+            if self._message_store.is_signed_by(self._issuer, wanted.envelope_id):
+                own += 1
+                bodies += (wanted.bodies & (self._message_store.bodies(wanted.envelope_id) or 0)).bit_count()
         if own:
-            self._on_fetched(peer, own)
+            self._on_fetched(peer, own, bodies)
         return encode_delivery(messages)
 
     def _introductions(self, request: PeersRequest, asker: str) -> bytes:

@@ -67,7 +67,7 @@ def _successes(group: LocalGroup) -> LocalGroup:
 
 
 Phase = Literal["generate", "share", "verify", "train", "evaluate"]
-"""The phases of a round, in this order. A node that only listens leaves out `share`. Few rounds end with an
+"""The phases of a round, in this order. A round that is not published leaves out `share`. Few rounds end with an
 evaluation.
 """
 
@@ -213,7 +213,7 @@ class Rounds:
         self._on_phase = on_phase
 
     async def play(self, slot: Slot, *, share: bool) -> RoundReport:
-        """Play the round of a reserved counter; `share` is False while this node only listens."""
+        """Play the round of a reserved counter; without `share` the node trains on it and does not publish it."""
         watch = _Stopwatch(self._on_phase)
         with watch.phase("generate"):
             local = await self._contribution.generate(slot, self._external.split().local)

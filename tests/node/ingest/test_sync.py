@@ -185,7 +185,17 @@ async def test_a_peer_that_is_given_a_rollout_of_this_node_is_counted_and_one_of
         validator.message_store.put(whole)
     for whole in (other, own, own):
         await responder.answer(ASKER, encode_request(asked(whole)))
-    assert fetched == [(ASKER, 1)] * 2
+    assert fetched == [(ASKER, 1, len(own.bodies))] * 2
+
+
+async def test_only_bodies_that_are_here_count_as_fetched(validator, author):
+    fetched = []
+    responder = giver_of(validator, on_fetched=lambda *given: fetched.append(given))
+    own = round_of(replace(author, key=KEY), 0)
+    validator.message_store.put(own)
+    for bodies in (0, 0b1, 0xFFFF):
+        await responder.answer(ASKER, encode_request(asked(own, bodies=bodies)))
+    assert fetched == [(ASKER, 1, count) for count in (0, 1, len(own.bodies))]
 
 
 async def test_a_request_that_is_none_is_charged_to_who_asks(validator, responder):

@@ -125,6 +125,17 @@ async def test_a_node_that_contributes_verifies_and_keeps_its_ledger(fast, autoj
     assert contributor.node.ledger.of(learner.id).trust > 0.5
 
 
+async def test_a_round_that_nobody_needs_is_trained_on_and_is_neither_sent_nor_stored_for_peers(fast, autojump_clock):
+    member = Member(1, replace(fast, inline_bytes=1_024), MemoryHub(), contributes=False, eval_every=0)
+    await play(50, member)
+    sent = {(rollout.header.epoch, rollout.header.counter) for _, rollout in member.sent}
+    assert {(report.epoch, report.counter) for report in member.reports if report.published} == sent
+    assert {counter % 2 for epoch, counter in sent if epoch == 11} == {0}
+    assert {report.counter % 2 for report in member.reports if report.epoch == 11} == {0, 1}
+    assert len(member.node.counters.recent()) == len(sent) < 50 == member.answerer.oracle.step
+    assert len(member.node.message_store.listing(11, 1, b"", 1_024)) == sum(epoch == 11 for epoch, _ in sent)
+
+
 async def test_what_was_shared_is_counted_by_task_with_what_was_right(fast, autojump_clock):
     member = Member(1, fast, MemoryHub())
     await play(5, member)
