@@ -494,12 +494,18 @@ def summaries() -> str:
 
 def gossip_cost() -> str:
     """What gossip costs one peer of swarms of several sizes."""
-    head = ("peers", "topics followed", "messages/s", "of a core", "of the line")
+    head = ("peers", "topics followed", "bodies", "rounds published", "messages/s", "kB/s", "of a core")
     rows = []
     for each in load("gossip_cost")["swarms"]:
         late, company = each["seconds_to_99"], each["seconds_to_company"]
-        counts = (f"{each['peers']:,}", f"{each['heard']} of {each['shards']}", f"{each['messages_per_second']:.1f}")
-        costs = (f"{each['cpu']:.0%}", f"{each['upload']:.0%}")
+        counts = (
+            f"{each['peers']:,}",
+            f"{each['heard']} of {each['shards']}",
+            "fetched" if each["fetches"] else "sent",
+            "all" if each["interval"] == 1 else f"1 of {each['interval']}",
+            f"{each['messages_per_second']:.1f}",
+        )
+        costs = (f"{each['bytes_per_second'] / 1e3:,.0f}", f"{each['cpu']:.0%}")
         waits = ("never" if late is None else f"{late:.1f} s", "" if company is None else f"{company:.0f} s")
         rows.append((*counts, *costs, *waits))
     return table((*head, "99 % have it after", "99 % have company after"), rows)

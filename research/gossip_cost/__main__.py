@@ -16,7 +16,7 @@ from sapo_node.cli.commands.options import Number, as_json, run_command_line, st
 from sapo_node.cli.terminal import Terminal
 from sapo_protocol.limits import MAX_SHARDS
 
-_MOST_PEERS = 20_000
+_MOST_PEERS = 100_000
 """Larger swarms cost the same sum with other numbers."""
 
 
@@ -61,7 +61,8 @@ def gossip_cost(
     The estimate says what a node receives, sends and spends, and how fast a message is. The command makes meshes by the
     rules of nodes and sends messages through them one at a time. CPU is estimated from measurements of real nodes. A
     swarm that is too large for one topic is also shown with the greatest number of shards that a manifest may have.
-    Takes a minute or two for ten thousand peers.
+    Each swarm is shown with whole messages, with bodies that nodes fetch, and with the rounds that its peers then
+    publish. Takes some minutes for ten thousand peers.
 
     \b
     python -m research.gossip_cost
@@ -72,8 +73,15 @@ def gossip_cost(
     spread = [replace(swarm, shards=MAX_SHARDS) for swarm in swarms]
     swarms += [swarm for swarm in spread if swarm.heard < swarm.shards]
     with Progress(console=stderr) as progress:
-        bar = progress.add_task("messages", total=len(swarms) * (1 + MESSAGES))
-        found = [measure(swarm, seed=seed, done=lambda: progress.advance(bar)) for swarm in swarms]
+        bar = progress.add_task("messages", total=3 * len(swarms) * (1 + MESSAGES))
+        found = []
+        for swarm in swarms:
+            found.append(measure(swarm, seed=seed, done=lambda: progress.advance(bar)))
+            fetching = replace(swarm, fetches=True)
+            found.append(measure(fetching, seed=seed, done=lambda: progress.advance(bar)))
+            by_need = fetching.by_need(found[-1]["connected_on_topic"])
+            if by_need.interval > 1:
+                found.append(measure(by_need, seed=seed, done=lambda: progress.advance(bar)))
     line = f"--round-seconds {round_seconds:g} --kilobytes {kilobytes} --megabits {megabits:g} --seed {seed}"
     command = " ".join(["python -m research.gossip_cost", *(f"--peers {each}" for each in sizes), line])
     summary = {"command": command, "swarms": found}
@@ -90,18 +98,19 @@ def _table(found: list[dict[str, Any]]) -> Table:
         title="what gossip costs one node, and when 99 % have a message",
         title_justify="left",
     )
-    columns = ("peers", "topics", "heard/s", "copies", "MB/s", "CPU", "line", "99 %", "company")
+    columns = ("peers", "topics", "bodies", "rounds", "heard/s", "copies", "kB/s", "CPU", "99 %", "company")
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     for each in found:
         table.add_row(
             f"{each['peers']:,}",
             f"{each['heard']} of {each['shards']}",
+            "fetched" if each["fetches"] else "sent",
+            f"1/{each['interval']}",
             f"{each['messages_per_second']:.1f}",
             f"{each['copies']:.1f}",
-            f"{each['bytes_per_second'] / 1e6:.1f}",
+            f"{each['bytes_per_second'] / 1e3:,.0f}",
             f"{each['cpu']:.0%}",
-            f"{each['upload']:.0%}",
             "never" if each["seconds_to_99"] is None else f"{each['seconds_to_99']:.1f} s",
             "" if each["seconds_to_company"] is None else f"{each['seconds_to_company']:.0f} s",
         )

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from statistics import fmean
 from typing import Any
@@ -13,14 +13,24 @@ from research.gossip_cost.spread import HEARTBEAT_SECONDS, Way, Wire, send
 from sapo_node.gossip.machine import OFFERED_PEERS as OFFERED
 from sapo_node.gossip.recent import OFFERED_BEATS as WINDOW
 from sapo_node.gossip.rpc import OFFERED_IDS
+from sapo_node.ingest.publication import PublishByNeed
 from sapo_node.ingest.shards import affordable_shards
+from sapo_protocol import load_manifest
 
 MESSAGES = 20
 """Sent by as many peers; what is counted of them are means."""
+_EPOCHS, _ROUNDS = 16, 64
+"""Until peers have chosen the rounds that they publish; rounds of each epoch."""
 _LEAST = 1e-3
 """Of a core or a line, what is left where there is nothing left."""
 ID_BYTES = 34
 """Bytes of each id in an offer."""
+GROUPS = 4
+"""Of a rollout."""
+BARE_BYTES = 800
+"""A rollout of four groups without bodies (536), with what GossipSub and the stream add."""
+DRAWN = 32
+"""Groups whose bodies a node fetches in a round, at most: two for each that it trains on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +65,40 @@ class Swarm:
     """A second that each can send."""
     shards: int = 1
     """Topics over which messages are spread."""
+    fetches: bool = False
+    """True if messages have no bodies, and nodes fetch those of the groups that they verify."""
+    interval: int = 1
+    """Rounds of which a peer publishes one."""
 
     @property
     def heard(self) -> int:
         """The number of shards to which a node subscribes."""
-        return affordable_shards(self.peers / self.shards / self.round_seconds, self.shards)
+        return affordable_shards(self.peers / self.shards / self.round_seconds / self.interval, self.shards)
 
     @property
     def rate(self) -> float:
         """Messages per second that a node receives."""
-        return self.peers * self.heard / self.shards / self.round_seconds
+        return self.peers * self.heard / self.shards / self.round_seconds / self.interval
+
+    def by_need(self, listeners: float) -> "Swarm":
+        """The swarm after its peers chose the rounds that they publish. Each has so many connected peers on its topic,
+        which request what they verify (`sapo_node.ingest.publication`).
+        """
+        chooses, swarm = PublishByNeed(load_manifest("starter"), bytes(32)), self
+        for epoch in range(_EPOCHS):
+            swarm = replace(self, interval=chooses.interval)
+            requests = min(1.0, DRAWN / (GROUPS * swarm.rate * swarm.round_seconds)) * listeners
+            published = [counter for counter in range(_ROUNDS) if chooses.is_due(epoch, counter, GROUPS)]
+            for _ in published:
+                chooses.published(GROUPS, whole=False)
+            chooses.requested(round(requests * GROUPS * len(published)))
+        return swarm
 
 
 def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """The bytes and CPU seconds of a node per second, and the seconds until peers have a message."""
-    work, size = MEASURED[swarm.kilobytes], swarm.kilobytes * 1024
+    work = MEASURED[min(MEASURED) if swarm.fetches else swarm.kilobytes]
+    size = BARE_BYTES if swarm.fetches else swarm.kilobytes * 1024
     rng = random.Random(f"{seed}/{swarm.peers}/{swarm.shards}")  # noqa: S311 - simulation
     peers, links, company = _mesh(swarm, rng)
     upload = swarm.megabits * 1e6 / 8
@@ -86,9 +115,11 @@ def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None)
             wire = Wire(upload=upload * max(_LEAST, 1 - full), handling=(1 + waits) * work.first)
         done()
     copies = fmean(way.copies for way in ways) / (len(peers) - 1)
-    busy, sent = _busy(swarm, work, copies), swarm.rate * copies * size
+    connected = fmean(len(peer.connected) for peer in peers)
+    bodies = _bodies(swarm, fmean(way.hops for way in ways)) if swarm.fetches else 0.0
+    busy, sent = _busy(swarm, work, copies), swarm.rate * copies * size + bodies
     mesh = fmean(len(peer.mesh) for peer in peers)
-    others = fmean(len(peer.connected) for peer in peers) - mesh
+    others = connected - mesh
     offers = min(others, max(OFFERED, others / 4)) * swarm.heard
     ids = min(OFFERED_IDS, WINDOW * HEARTBEAT_SECONDS * swarm.rate / swarm.heard)
     keeps_up = busy < 1 and sent < upload
@@ -98,6 +129,9 @@ def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None)
         "listeners": len(peers),
         "mesh": round(mesh, 2),
         "connections": round(links, 1),
+        "connected_on_topic": round(connected, 1),
+        "hops": round(fmean(way.hops for way in ways), 2),
+        "body_bytes_per_second": round(bodies),
         "seconds_to_company": company,
         "messages_per_second": round(swarm.rate, 2),
         "copies": round(copies, 2),
@@ -125,6 +159,14 @@ def _mesh(swarm: Swarm, rng: random.Random) -> tuple[list[Peer], float, float | 
     late = swarm_of_parts.seconds[int(0.99 * len(swarm_of_parts.seconds))]
     links = fmean(len(seeker.connected) for seeker in swarm_of_parts.seekers)
     return settled(swarm_of_parts.followers(0), rng), links, round(late, 1) if isfinite(late) else None
+
+
+def _bodies(swarm: Swarm, hops: float) -> float:
+    """Bytes a second of bodies that a node receives: those of the groups that it verifies and those that it passes on,
+    each over all hops of the way that the message came. Some peers on the way have a body, so it will be less.
+    """
+    groups = min(DRAWN, GROUPS * swarm.rate * swarm.round_seconds) * hops
+    return groups * swarm.kilobytes * 1024 / GROUPS / swarm.round_seconds
 
 
 def _busy(swarm: Swarm, work: Work, copies: float) -> float:

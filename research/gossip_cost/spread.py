@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from research.gossip_cost.overlay import Peer
 from sapo_node.gossip.machine import OFFERED_PEERS as OFFERED
@@ -42,6 +43,8 @@ class Way:
     """That arrived, of the whole message."""
     asked: int
     """Copies that a peer requested after it was offered the message."""
+    hops: float
+    """Links between the author and a peer that it reached, on the way of the first copy; the mean."""
 
 
 def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, rng: random.Random) -> Way:
@@ -49,6 +52,7 @@ def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, rng: random.
     seed = rng.random()
     order = itertools.count()
     has: dict[int, float] = {author: 0.0}
+    hops = {author: 0}
     arrivals: list[tuple[float, int, int, int, bool]] = []
     copies = asked = 0
     wanted: set[int] = set()
@@ -88,8 +92,9 @@ def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, rng: random.
         if other in has:
             continue
         has[other] = at
+        hops[other] = hops[sender] + 1
         mesh = peers[other].mesh - {sender}
         give(other, rng.sample(sorted(mesh), len(mesh)), at + wire.handling)
         offer(other, at + wire.handling)
     del has[author]
-    return Way(tuple(sorted(has.values())), copies, asked)
+    return Way(tuple(sorted(has.values())), copies, asked, fmean(hops[each] for each in has) if has else 0.0)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from research.gossip_cost.__main__ import gossip_cost
 from research.gossip_cost.company import parted
 from research.gossip_cost.cost import Swarm, measure
-from research.gossip_cost.overlay import overlay
+from research.gossip_cost.overlay import Peer, overlay
 from research.gossip_cost.spread import Wire, send
 from sapo_node.gossip.mesh import DIALLED, HIGH, LOW
 from sapo_node.ingest.shards import MESSAGES_PER_SECOND
@@ -120,4 +120,20 @@ def test_the_command_writes_what_it_shows(tmp_path):
     done = CliRunner().invoke(gossip_cost, arguments, catch_exceptions=False)
     written = json.loads((tmp_path / "gossip_cost.json").read_text())
     assert json.loads(done.stdout) == written
-    assert [each["peers"] for each in written["swarms"]] == [40]
+    assert [(each["peers"], each["fetches"]) for each in written["swarms"]] == [(40, False), (40, True)]
+
+
+def test_peers_of_a_large_swarm_publish_fewer_rounds_and_those_of_a_small_one_all():
+    assert Swarm(100, 30.0, 32, fetches=True).by_need(16).interval == 1
+    assert Swarm(4_000, 30.0, 32, fetches=True).by_need(16).interval == 8
+
+
+def test_a_node_that_fetches_receives_a_twelfth_of_what_whole_messages_bring():
+    whole, bare = (measure(Swarm(100, 30.0, 32, fetches=each), seed=1) for each in (False, True))
+    assert bare["bytes_per_second"] < whole["bytes_per_second"] / 12
+    assert 0 < bare["body_bytes_per_second"] < bare["bytes_per_second"]
+
+
+def test_the_hops_of_a_message_are_those_of_its_first_copy():
+    line = [Peer(connected={1}, mesh={1}), Peer(connected={0, 2}, mesh={0, 2}), Peer(connected={1}, mesh={1})]
+    assert send(line, 0, 1_000, Wire(loss=0.0), random.Random(2)).hops == 1.5
