@@ -165,7 +165,7 @@ class RunningNode:
             announce=self._config.announce,
             bootstrap=bootstrap_of(self._config.bootstrap, self._swarm.manifest),
             anchors=anchors.addresses,
-            known=known.addresses,
+            known=known.peers,
             discover=self._config.network == AUTO,
             map_port=self._config.network == AUTO,
         )

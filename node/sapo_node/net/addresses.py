@@ -178,8 +178,7 @@ def places_of(told: Iterable[str], sources: Collection[str]) -> tuple[tuple[str,
 
     `told` are the addresses in its signed record. `sources` are the IP addresses that it is connected from. An address
     at one of these counts. A name counts as such an IP address, since the node looks up no name that a peer chose. If
-    none is there, the peer's word counts for CLAIMED other IP addresses: peers that are told of them dial each once
-    (spec, decision 0013).
+    none is there, the peer's word counts for CLAIMED other IP addresses.
     """
     dialable = [text for text in dict.fromkeys(told) if is_dialable(text)]
     if here := dict.fromkeys(place for text in dialable for place in _at(text, sources)):

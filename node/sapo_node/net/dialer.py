@@ -6,9 +6,10 @@
 - While too few connected peers follow the node's topics, it dials up to MOST connections.
 
 It dials AT_ONCE peers at one time. An attempt at a peer takes at most ATTEMPT_SECONDS, which its addresses share. If
-more peers are due than there is room for, bootstrap peers and anchors come first. If proven and other peers wait, each
-of these kinds gets half of the room. Within a kind the peers draw lots, in which fewer failures make a better chance.
-So a crowd that never answers cannot hold all places, whether it answered before or not.
+more peers are due than there is room for, bootstrap peers and anchors come first. Then comes the source (a bucket of
+the address book) of which fewest peers are connected or dialled. All peers that dialled this node first are one source
+here: strangers that dial in must not decide which peers it dials. Within a source the peers draw lots, in which fewer
+failures make a better chance. So a crowd that never answers cannot hold all places.
 """
 
 import logging
@@ -20,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from sapo_node.net.address_book import AddressBook, Wanted
-from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachable, Notify
+from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachable, KnownPeer, Notify
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,6 @@ ATTEMPT_SECONDS = 20.0  # for all addresses of a peer
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds
 GIVE_UP = 12  # failures in a row, about six minutes
 MOST_CAUSES = 4  # for which an unreachable bootstrap peer is reported, each once, until it is reachable again
-FEELER_SECONDS = 10.0  # between two checks whether a peer that dialled us can be dialled
 LOOK_AGAIN_SECONDS = 5.0  # a connection may end without a notice
 
 Dial = Callable[[str, str], Awaitable[None]]
@@ -49,18 +49,13 @@ class Dialer:
         dial: Dial,
         connected: Callable[[], frozenset[str]],
         *,
-        check: Dial | None = None,
         below_target: Callable[[], bool],
         admit: Admit,
         notify: Notify,
         defences: NetworkDefences = NETWORK_DEFENDED,
     ) -> None:
-        """`below_target()`: whether a topic that we follow has too few connected peers.
-
-        `check` dials a connected peer at an address, and leaves it as it was connected.
-        """
+        """`below_target()`: whether a topic that we follow has too few connected peers."""
         self._dial = dial
-        self._check = check
         self._below_target = below_target
         self._connected = connected
         self._admit = admit
@@ -70,24 +65,51 @@ class Dialer:
         self._book = AddressBook(connected, defences, self._rng)
 
     def want(
-        self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False, anchor: bool = False, by: str = ""
+        self,
+        peer_id: str,
+        addresses: Sequence[str],
+        *,
+        bootstrap: bool = False,
+        anchor: bool = False,
+        by: str = "",
+        source: str = "",
     ) -> None:
         """Add a peer, or put new addresses before the known ones. `by` is the peer that named it, if a peer did: then
-        the addresses of a known peer do not change.
+        the addresses of a known peer do not change. `source` is its bucket.
         """
-        if self._admit(peer_id) and self._book.want(peer_id, addresses, bootstrap=bootstrap, anchor=anchor, by=by):
+        self._add(Wanted(peer_id, bootstrap, anchor, by, source), addresses)
+
+    def remember(self, known: KnownPeer) -> None:
+        """Add a peer that answered before the restart."""
+        address, _, peer_id = known.address.rpartition("/p2p/")
+        self._answers(peer_id, address, known.source, inbound=known.inbound)
+
+    def felt(self, peer_id: str, address: str, source: str) -> None:
+        """A peer that dialled this node answered a feeler at `address`; empty if it answered at none.
+
+        `source` is the network from which it is connected.
+        """
+        if address:
+            self._answers(peer_id, address, source, inbound=True)
+        elif entry := self._book.get(peer_id):
+            entry.answered = ""
+
+    def _answers(self, peer_id: str, address: str, source: str, *, inbound: bool) -> None:
+        self._add(Wanted(peer_id, source=source, inbound=inbound), [address])
+        if entry := self._book.get(peer_id):
+            entry.answered = address
+
+    def _add(self, new: Wanted, addresses: Sequence[str]) -> None:
+        if self._admit(new.peer_id) and self._book.want(new, addresses):
             self.wake()
 
-    def remember(self, peer_id: str, address: str) -> None:
-        """Add a peer that answered at this address before the restart."""
-        self.want(peer_id, [address])
-        if entry := self._book.get(peer_id):
-            entry.answered, entry.proven = address, True
-
-    def all_answered(self) -> tuple[str, ...]:
-        """The full addresses that answered us, those of proven peers first."""
-        entries = sorted(self._book, key=lambda entry: not entry.proven)
-        return tuple(f"{entry.answered}/p2p/{entry.peer_id}" for entry in entries if entry.answered)
+    def all_answered(self) -> tuple[KnownPeer, ...]:
+        """The peers that answered us."""
+        return tuple(
+            KnownPeer(f"{entry.answered}/p2p/{entry.peer_id}", entry.source, entry.inbound)
+            for entry in self._book
+            if entry.answered
+        )
 
     def answered(self, peer_id: str) -> str:
         """The address at which a peer last answered us; empty if it never did."""
@@ -121,8 +143,6 @@ class Dialer:
         for entry in self._book:
             entry.dialling, entry.linked, entry.due = False, False, 0.0  # state of an earlier run
         async with trio.open_nursery() as nursery:
-            if self._check:
-                nursery.start_soon(self._feel, self._check)
             while True:
                 self._news = trio.Event()
                 now = trio.current_time()
@@ -134,25 +154,6 @@ class Dialer:
                 wake_at = min([now + LOOK_AGAIN_SECONDS, *later])
                 with trio.move_on_at(wake_at):
                     await self._news.wait()
-
-    async def _feel(self, check: Dial) -> None:
-        """Learn whether peers that dialled us can be dialled (Bitcoin Core: feelers), one after the other, until
-        cancelled. A node that others dialled first would know nobody after a restart.
-        """
-        while True:
-            await trio.sleep(FEELER_SECONDS * self._rng.uniform(0.5, 1.5))
-            here = self._connected()
-            untried = [each for each in self._book if each.peer_id in here and each.addresses and not each.answered]
-            if not untried:
-                continue
-            entry = self._rng.choice(untried)
-            try:
-                with trio.fail_after(DIAL_SECONDS):
-                    await check(entry.peer_id, entry.addresses[0])
-            except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
-                log.debug("%s does not answer at %s: %r", entry.peer_id, entry.addresses[0], error)
-            else:
-                entry.answered = entry.addresses[0]
 
     def _candidates(self) -> list[Wanted]:
         here = self._connected()
@@ -170,7 +171,7 @@ class Dialer:
             for entry in self._book
             if entry.peer_id not in here
             and not entry.dialling
-            and (_kept(entry) or not enough or (seeking and entry.sought))
+            and (entry.kept or not enough or (seeking and entry.sought))
             and self._admit(entry.peer_id)
         ]
 
@@ -187,30 +188,31 @@ class Dialer:
             entry.sought = False
         self.wake()
         dialled = self._dialled(self._connected())
-        idle = [each for each in dialled if not (_kept(each) or useful(each.peer_id))]
+        idle = [each for each in dialled if not (each.kept or useful(each.peer_id))]
         return [each.peer_id for each in idle[: max(0, len(dialled) - ENOUGH)]]
 
     def _chosen(self, due: list[Wanted]) -> list[Wanted]:
         """The peers that are dialled now: as many as AT_ONCE and PER_NETWORK leave room for."""
         here = self._connected()
-        busy: Counter[bool] = Counter()
-        """The peers that are dialled, by whether they are proven."""
+        taken: Counter[str] = Counter()
+        """By source: the connected peers that we dialled, and the peers that are dialled now."""
         near: Counter[str] = Counter()
-        """By network: the connected peers that we dialled, and the peers that are dialled now."""
+        """The same by network."""
         for entry in self._book:
-            busy[entry.proven] += entry.dialling
             if entry.dialling or (entry.ours and entry.peer_id in here):
+                taken[_turn(entry)] += 1
                 near.update(entry.networks)
         waiting = sorted(due, key=self._lot)
         chosen: list[Wanted] = []
-        while busy.total() < AT_ONCE:
-            free = [each for each in waiting if _kept(each) or all(near[net] < PER_NETWORK for net in each.networks)]
+        room = AT_ONCE - sum(entry.dialling for entry in self._book)
+        while len(chosen) < room:
+            free = [each for each in waiting if each.kept or all(near[net] < PER_NETWORK for net in each.networks)]
             if not free:
                 break
-            first = min(free, key=lambda each: (not _kept(each), busy[each.proven]))
+            first = min(free, key=lambda each: (not each.kept, taken[_turn(each)]))
             chosen.append(first)
             waiting.remove(first)
-            busy[first.proven] += 1
+            taken[_turn(first)] += 1
             near.update(first.networks)
         return chosen
 
@@ -231,7 +233,7 @@ class Dialer:
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
                     cause = _short(error)
                 else:
-                    entry.ours = entry.proven = True
+                    entry.ours = True
                     entry.answered = address
                     entry.due = trio.current_time() + self._delay(0)
                     self._reached(entry)
@@ -272,9 +274,9 @@ class Dialer:
         return longest * self._rng.uniform(0.5, 1.0)
 
 
-def _kept(entry: Wanted) -> bool:
-    """Return whether it is dialled however many connections there are."""
-    return entry.bootstrap or entry.anchor
+def _turn(entry: Wanted) -> str:
+    """The source whose turn it takes."""
+    return "inbound" if entry.inbound else entry.source
 
 
 def _full(entry: Wanted) -> str:

@@ -363,21 +363,14 @@ class Session:
         links = self.swarm.get_connections(ID.from_string(peer_id))
         return [source for source in dict.fromkeys(map(_source, links)) if source]
 
-    def places(self, peer_id: str, answered: str) -> tuple[tuple[str, ...], bool]:
-        """The addresses at which a connected peer can be dialled, and whether nothing but its word is behind them.
-
-        `answered` is the address at which we dialled it; empty if it dialled us.
-        """
-        identity = ID.from_string(peer_id)
+    def recorded(self, peer_id: str) -> tuple[str, ...]:
+        """The dialable addresses in the signed record of a connected peer."""
         try:
-            known = self.swarm.peerstore.addrs(identity)
+            known = self.swarm.peerstore.addrs(ID.from_string(peer_id))
         except KeyError:  # the library's error for a peer without a record
             known = []
-        record = (addresses.text_of(address).partition("/p2p/")[0] for address in known)
-        texts = [text for text in (answered, *record) if text]
-        if not self._gossip.defences.records_checked:
-            return tuple(text for text in dict.fromkeys(texts) if addresses.is_dialable(text)), False
-        return addresses.places_of(texts, self.sources(peer_id))
+        texts = (addresses.text_of(address).partition("/p2p/")[0] for address in known)
+        return tuple(text for text in dict.fromkeys(texts) if addresses.is_dialable(text))
 
     def block(self, peer_id: str) -> str:
         """The address block of the Internet in which a connected peer is; empty if it is in none."""

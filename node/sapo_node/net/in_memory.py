@@ -21,6 +21,7 @@ from sapo_node.net.interface import (
     Admit,
     AskFailed,
     Channel,
+    KnownPeer,
     NetworkNotice,
     Notify,
     NotRunningError,
@@ -306,7 +307,7 @@ class MemoryNetwork:
             for peer, since in sorted(self._connected.items())
         )
 
-    def answered(self) -> tuple[str, ...]:
+    def answered(self) -> tuple[KnownPeer, ...]:
         """None: links are drawn when a node joins."""
         return ()
 

@@ -60,7 +60,7 @@ class PeerInfo:
 
     peer_id: str
     addresses: tuple[str, ...]
-    """The addresses at which the node can dial it; may be empty."""
+    """The IP addresses and ports at which it answered a dial of this node; may be empty."""
     outbound: bool
     """True if this node dialled it."""
     connected_at: float
@@ -69,6 +69,18 @@ class PeerInfo:
     """The topics of this node that it follows."""
     brought: int = 0
     """Messages since it connected that it delivered first and that the node accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPeer:
+    """A peer that answered a dial, as it is kept for a restart."""
+
+    address: str
+    """The full address at which it answered, which ends in `/p2p/<peer id>`."""
+    source: str = ""
+    """The network of the peer that named it, or its own network if it dialled this node first."""
+    inbound: bool = False
+    """True if it dialled this node first, and no peer named it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +245,8 @@ class Network(ConnectedPeers, Protocol):
             NotRunningError: if the network does not run.
         """
 
-    def answered(self) -> tuple[str, ...]:
-        """The full addresses at which peers answered this node, proven peers first; at most 256."""
+    def answered(self) -> tuple[KnownPeer, ...]:
+        """The peers that answered a dial of this node; at most 256."""
 
     async def follow(self, topics: Collection[str]) -> None:
         """From now on follow only these topics, besides those that all peers follow, and look for peers on them.

@@ -20,6 +20,7 @@ from sapo_node.gossip.verdict import Verdict
 from sapo_node.net import addresses, pcp, port_mapping
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover, seek
+from sapo_node.net.feelers import Announced, Feelers
 from sapo_node.net.gossip_streams import Gossip
 from sapo_node.net.host import Listening, Session
 from sapo_node.net.interface import (
@@ -28,6 +29,7 @@ from sapo_node.net.interface import (
     AskFailed,
     Channel,
     Handle,
+    KnownPeer,
     Malformed,
     Notify,
     NotRunningError,
@@ -52,8 +54,6 @@ log = logging.getLogger(__name__)
 FIRST_RESTART, LONGEST_RESTART = 0.2, 30.0  # seconds
 STEADY_SECONDS = 60.0  # after a session of this length the back-off begins at FIRST_RESTART again
 STOP_SECONDS = 4.0
-CLAIM_SECONDS = 20.0
-"""A peer must be connected for so long before others are told an address that only the peer's word is behind."""
 OFFENDERS = 1024  # peers whose malformed data is counted
 
 
@@ -89,7 +89,6 @@ class Libp2pNetwork:
         self._dialer = Dialer(
             self._dial,
             self._linked,
-            check=self._check,
             below_target=self._below_target,
             admit=self._admits,
             notify=notify,
@@ -105,8 +104,9 @@ class Libp2pNetwork:
         for text in settings.anchors if settings.defences.anchors else ():
             anchor, address = addresses.parse_dial(text)
             self._dialer.want(anchor, [address], anchor=True)
-        for text in settings.known if settings.defences.anchors else ():
-            self._dialer.remember(*addresses.parse_dial(text))
+        for known in settings.known if settings.defences.anchors else ():
+            self._dialer.remember(known)
+        self._feelers = Feelers(self._check, self._announced, self._dialer.felt)
         self._up = trio.Event()  # set while a session runs
         self._stop = trio.Event()
         self._stop.set()
@@ -181,11 +181,13 @@ class Libp2pNetwork:
     async def _seek_peers(self, stop: trio.Event) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._dialer.run)
+            nursery.start_soon(self._feelers.run)
             for text in self._seeds:
-                nursery.start_soon(seek, text, self._dialer.want, self._notify)
+                nursery.start_soon(seek, text, partial(self._dialer.want, source=text), self._notify)
             if self._settings.discover:
                 bare = tuple(text.rpartition("/p2p/")[0] for text in self.addresses)
-                nursery.start_soon(discover, Beacon(self._settings.network_id, self.peer_id, bare), self._dialer.want)
+                beacon = Beacon(self._settings.network_id, self.peer_id, bare)
+                nursery.start_soon(discover, beacon, partial(self._dialer.want, source="mdns"))
             await stop.wait()
             nursery.cancel_scope.cancel()
 
@@ -221,33 +223,38 @@ class Libp2pNetwork:
         return await self._session.ask(peer_id, request)
 
     def try_address(self, by: str, peer_id: str, address: str) -> None:
-        sources = self._session.sources(by) if self._session is not None else ()
+        sources = self._session.sources(by) if self._session is not None else []
         if any(addresses.may_be_followed(address, source) for source in sources):
-            self._dialer.want(peer_id, [address], by=by)
+            self._dialer.want(peer_id, [address], by=by, source=addresses.network_of(sources[0]))
 
     def peers(self) -> tuple[PeerInfo, ...]:
-        if self._session is None:
+        session = self._session
+        if session is None:
             return ()
-        members = sorted(self._members.items())
-        known = [(peer, since, self._session.outbound(peer), self._places(peer)) for peer, since in members]
         return tuple(
             PeerInfo(
                 peer,
-                () if claimed and trio.current_time() < since + CLAIM_SECONDS else places,
-                outbound=outbound,
+                self._proven(session, peer),
+                outbound=session.outbound(peer),
                 connected_at=since,
-                follows=self._session.followed_by(peer),
+                follows=session.followed_by(peer),
                 brought=self._brought[peer],
             )
-            for peer, since, outbound, (places, claimed) in known
+            for peer, since in sorted(self._members.items())
         )
 
-    def _places(self, peer_id: str) -> tuple[tuple[str, ...], bool]:
-        """See `Session.places`."""
-        if self._session is None:
-            return (), False
-        answered = self._dialer.answered(peer_id) if self._session.outbound(peer_id) else ""
-        return self._session.places(peer_id, answered)
+    def _proven(self, session: Session, peer_id: str) -> tuple[str, ...]:
+        """The IP addresses and ports at which a connected peer answered this node."""
+        if not self._settings.defences.records_checked:
+            return session.recorded(peer_id)
+        return addresses.places_of([self._dialer.answered(peer_id)], session.sources(peer_id))[0]
+
+    def _announced(self, peer_id: str) -> Announced:
+        """Where a connected peer says that it can be dialled."""
+        if self._session is None or not (sources := self._session.sources(peer_id)):
+            return Announced((), claimed=False, network="")
+        places, claimed = addresses.places_of(self._session.recorded(peer_id), sources)
+        return Announced(places, claimed, addresses.network_of(sources[0]))
 
     async def follow(self, topics: Collection[str]) -> None:
         self._part = frozenset(topics)
@@ -259,7 +266,7 @@ class Libp2pNetwork:
         for peer_id in self._dialer.seek_anew(self._shares_topic):
             await self.disconnect(peer_id, "this node now follows other topics, and dialled too many peers")
 
-    def answered(self) -> tuple[str, ...]:
+    def answered(self) -> tuple[KnownPeer, ...]:
         return self._dialer.all_answered()
 
     def _shares_topic(self, peer_id: str) -> bool:
@@ -316,15 +323,17 @@ class Libp2pNetwork:
     def _joined(self, peer_id: str) -> None:
         if peer_id in self._members or self._session is None:
             return
-        places, claimed = self._places(peer_id)
         self._members[peer_id] = trio.current_time()
-        if places and not claimed:
-            self._dialer.want(peer_id, places)
+        if not self._settings.defences.records_checked:
+            self._dialer.want(peer_id, self._session.recorded(peer_id))
+        if not self._session.outbound(peer_id):
+            self._feelers.met(peer_id)
         block = "" if self._dialer.is_bootstrap(peer_id) else self._session.block(peer_id)
         self._notify(PeerConnected(peer_id, block))
 
     def _gone(self, peer_id: str, why: str) -> None:
         self._foreign.discard(peer_id)
+        self._feelers.left(peer_id)
         self._brought.pop(peer_id, None)
         if self._members.pop(peer_id, None) is not None:
             self._notify(PeerGone(peer_id, why))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sapo_node.gossip.defences import GossipDefences
 from sapo_node.net import addresses
+from sapo_node.net.interface import KnownPeer
 
 FRAME_SECONDS = 20.0  # for one RPC, from its first byte to its last; 50 kB/s for the largest
 STREAMS = 32  # that one peer may hold open, over all protocols
@@ -30,7 +31,7 @@ class NetworkDefences(GossipDefences):
     only_ours_dial: bool = True
     """True if only the node's own dialer dials, and not the library."""
     records_checked: bool = True
-    """True if the node uses an address in a peer's record only if the peer is connected from there."""
+    """True if the node dials, and tells others, an address in a peer's record only after a feeler proved it."""
 
     # dialer and address book
     anchors: bool = True
@@ -57,8 +58,8 @@ class NetworkSettings:
     bootstrap: tuple[str, ...] = ()
     anchors: tuple[str, ...] = ()
     """Peers that served this node before its restart. Like `bootstrap`, but a lost anchor is not reported."""
-    known: tuple[str, ...] = ()
-    """Peers that this node dialled before its restart. They are dialled as any peer of the address book."""
+    known: tuple[KnownPeer, ...] = ()
+    """Peers that answered this node before its restart. They are dialled as any peer of the address book."""
     discover: bool = True
     """True if to find nodes of the same swarm on the LAN and on this machine by mDNS."""
     map_port: bool = True

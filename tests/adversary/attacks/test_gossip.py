@@ -17,6 +17,7 @@ from sapo_adversary.simulator.libp2p.watch import Seen
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.addresses import CLAIMED
 from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
@@ -94,11 +95,11 @@ async def test_it_learns_that_a_link_is_lost(node: Libp2pNetwork) -> None:
 
 async def test_a_record_that_names_other_places_sends_nobody_there(node: Libp2pNetwork) -> None:
     async with running(bytes([1]) * 32, ("127.0.0.7", 0), ignore) as mallory:
+        here = mallory.address.partition("/p2p/")[0]
         link = await mallory.dial(node.addresses[0])
-        await link.say_where(["/ip4/127.0.0.9/tcp/4001", "/ip4/127.0.0.7/tcp/4002"])
+        await link.say_where(["/ip4/127.0.0.9/tcp/4001", here])
         await link.subscribe(TOPIC)
-        await wait_until(node.peers)
-        assert [peer.addresses for peer in node.peers()] == [("/ip4/127.0.0.7/tcp/4002",)]
+        await wait_until(lambda: [peer.addresses for peer in node.peers()] == [(here,)])
 
 
 def dials(record: Any) -> tuple[int, int]:
@@ -107,10 +108,10 @@ def dials(record: Any) -> tuple[int, int]:
     return sum(each["dials"] for each in seen), sum(each["strange_dials"] for each in seen)
 
 
-def test_nodes_find_each_other_and_dial_nothing_that_attackers_name() -> None:
+def test_nodes_find_each_other_and_dial_what_an_attacker_names_once() -> None:
     record = simulate_realtime(SHORT)
     assert dials(record)[0] > 0
-    assert dials(record)[1] == 0
+    assert dials(record)[1] <= CLAIMED * len(record["nodes"])
     assert {len(node["rounds"]["reward"]) for node in record["nodes"]} == {2}
 
 

@@ -26,7 +26,7 @@ from nacl.signing import SigningKey
 
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.net.host import Session
-from sapo_node.net.interface import Channel, NetworkNotice, Requests
+from sapo_node.net.interface import Channel, KnownPeer, NetworkNotice, Requests
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences, NetworkSettings
 from sapo_protocol.keys import peer_id
@@ -77,7 +77,7 @@ class Probe:
     network_id: str = SWARM
     bootstrap: tuple[str, ...] = ()
     anchors: tuple[str, ...] = ()
-    known: tuple[str, ...] = ()
+    known: tuple[KnownPeer, ...] = ()
     listen: str = LOOPBACK
     announce: tuple[str, ...] = ()
     discover: bool = False

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.net.address_book import KEPT, KNOWN, KNOWN_PER_NETWORK, PER_NETWORK, Anchors, KnownPeers
-from sapo_node.net.interface import PeerInfo
+from sapo_node.net.address_book import BOOK, BUCKET, KEPT, KNOWN_PER_NETWORK, PER_NETWORK, Anchors, KnownPeers
+from sapo_node.net.interface import KnownPeer, PeerInfo
 from sapo_node.storage.database import Database
 
 
@@ -56,25 +56,36 @@ def test_they_survive_the_process(tmp_path: Path) -> None:
     assert kept(Anchors(Database(tmp_path / "node.sqlite", SCHEMA))) == ["peer1"]
 
 
-def place(network: int, number: int) -> str:
-    """The full address of a proven peer."""
-    return f"/ip4/10.{network}.0.{number}/tcp/4001/p2p/peer{network}-{number}"
+def known_peer(network: int, number: int, source: str = "", port: int = 4001) -> KnownPeer:
+    """A peer that answered. By default its own network is its source."""
+    address = f"/ip4/10.{network}.0.{number}/tcp/{port}/p2p/peer{network}-{number}"
+    return KnownPeer(address, source or f"10.{network}.0.0/16", inbound=not source)
 
 
 def test_the_address_book_is_bounded_on_disk_and_one_network_cannot_fill_it() -> None:
     known = KnownPeers(Database(None, SCHEMA))
-    known.note([place(network, number) for network in range(20) for number in range(100)])
-    networks = [address.split(".")[1] for address in known.addresses]
-    assert len(networks) == KNOWN
+    known.note([known_peer(network, number, f"source {number}") for network in range(20) for number in range(100)])
+    networks = [each.address.split(".")[1] for each in known.peers]
+    assert len(networks) == BOOK
     assert max(map(networks.count, networks)) == KNOWN_PER_NETWORK
+
+
+def test_one_source_cannot_fill_the_book_on_disk_over_time() -> None:
+    known = KnownPeers(Database(None, SCHEMA))
+    honest = known_peer(1, 1, "honest")
+    known.note([honest])
+    for number in range(50):
+        known.note([known_peer(network, number, "liar") for network in range(2, 12)])
+    assert honest in known.peers
+    assert len(known.peers) == 1 + BUCKET
 
 
 def test_an_earlier_proven_peer_stays_and_its_newest_address_counts(tmp_path: Path) -> None:
     """The book of a node that is offline runs empty."""
     database = Database(tmp_path / "node.sqlite", SCHEMA)
-    KnownPeers(database).note([place(1, 1), place(2, 2)])
+    KnownPeers(database).note([known_peer(1, 1), known_peer(2, 2)])
     KnownPeers(database).note([])
-    KnownPeers(database).note([place(1, 1).replace("4001", "4002")])
+    KnownPeers(database).note([known_peer(1, 1, port=4002)])
     database.close()
     known = KnownPeers(Database(tmp_path / "node.sqlite", SCHEMA))
-    assert known.addresses == (place(1, 1).replace("4001", "4002"), place(2, 2))
+    assert known.peers == (known_peer(1, 1, port=4002), known_peer(2, 2))

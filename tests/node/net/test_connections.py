@@ -7,12 +7,13 @@ import pytest
 import trio
 from tests.node.net.conftest import free_port
 
-from sapo_node.net import addresses, dialer
+from sapo_node.net import addresses
 from sapo_node.net.addresses import AddressError, PortBusyError
 from sapo_node.net.host import Session
 from sapo_node.net.interface import (
     BootstrapReached,
     BootstrapUnreachable,
+    KnownPeer,
     OtherSwarm,
     PeerConnected,
     PeerGone,
@@ -71,7 +72,7 @@ async def dialled_back(node: "Probe", spawn: "Spawn", until: "Until") -> None:
     """A peer dials the node and is killed. It starts again without a bootstrap, so that the node dials it."""
     listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
     peer = await spawn(9, listen=listen, bootstrap=[node.address])
-    await until(node.network.peers)
+    await until(node.network.answered)
     await peer.kill()
     await until(lambda: node.noticed(PeerGone))
     await spawn(9, listen=listen)
@@ -136,7 +137,7 @@ async def test_a_restarted_node_whose_bootstrap_is_gone_finds_its_known_peers(st
     two = await start(2, bootstrap=(one.address, bootstrap.address))
     await until(lambda: two.sees(one, bootstrap))
     known = two.network.answered()
-    assert set(known) == {one.address, bootstrap.address}
+    assert {each.address for each in known} == {one.address, bootstrap.address}
     await two.stop()
     await bootstrap.stop()
     again = await start(2, bootstrap=(bootstrap.address,), known=known)
@@ -144,12 +145,11 @@ async def test_a_restarted_node_whose_bootstrap_is_gone_finds_its_known_peers(st
 
 
 async def test_a_peer_that_dialled_us_is_dialled_once_to_learn_its_address_and_stays_as_it_is(
-    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+    start: "Start", until: "Until"
 ) -> None:
-    monkeypatch.setattr(dialer, "FEELER_SECONDS", 0.5)
     one = await start(1)
     two = await start(2, bootstrap=(one.address,))
-    await until(lambda: one.network.answered() == (two.address,))
+    await until(lambda: one.network.answered() == (KnownPeer(two.address, "127.0.0.0/16", inbound=True),))
     await trio.sleep(1)
     assert one.sees(two)
     assert two.sees(one)

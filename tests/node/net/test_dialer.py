@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from sapo_node.net import address_book, dialer
 from sapo_node.net.dialer import Dialer
-from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable, NetworkNotice
+from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable, KnownPeer, NetworkNotice
 from sapo_node.net.settings import NAMED, WRONG
 
 
@@ -32,11 +32,10 @@ class World:
         self.asked += 1
         return frozenset(self.linked)
 
-    def dialer(self, *, checks: bool = False) -> Dialer:
+    def dialer(self) -> Dialer:
         return Dialer(
             self.dial,
             self.connected,
-            check=self.dial if checks else None,
             below_target=lambda: self.below_target,
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
@@ -68,28 +67,22 @@ async def test_the_address_that_answered_is_remembered_and_no_other(
 ) -> None:
     world = World(answering={"b"}, linked={"inbound"})
     book = world.dialer()
-    book.remember("earlier", "gone")
+    book.remember(KnownPeer("gone/p2p/earlier", "a network"))
     book.want("peer", ["a", "b"])
     book.want("inbound", ["c"])
     book.want("named", ["d"], by="peer")
     nursery.start_soon(book.run)
     await trio.sleep(1)
-    assert book.all_answered() == ("gone/p2p/earlier", "b/p2p/peer")
+    assert book.all_answered() == (KnownPeer("gone/p2p/earlier", "a network"), KnownPeer("b/p2p/peer"))
     assert ("earlier", "gone") in world.dialled
 
 
-async def test_a_peer_that_dialled_us_is_remembered_if_it_answers_at_its_address(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    world = World(answering={"b"}, linked={"silent", "refusing", "open"})
-    book = world.dialer(checks=True)
-    book.want("silent", ["silent"])
-    book.want("refusing", ["a"])
-    book.want("open", ["b"])
-    nursery.start_soon(book.run)
-    await trio.sleep(30 * dialer.FEELER_SECONDS)
-    assert book.all_answered() == ("b/p2p/open",)
-    assert {peer for peer, _ in world.dialled} == {"silent", "refusing", "open"}
+async def test_a_peer_that_answers_no_feeler_any_more_is_not_remembered() -> None:
+    book = World().dialer()
+    book.felt("peer", "a", "a network")
+    assert book.all_answered() == (KnownPeer("a/p2p/peer", "a network", inbound=True),)
+    book.felt("peer", "", "a network")
+    assert book.all_answered() == ()
 
 
 async def test_a_silent_address_is_left_after_the_deadline(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
@@ -113,23 +106,46 @@ async def test_a_peer_with_many_silent_addresses_is_left_after_one_deadline_and_
     assert [address for _, address in world.dialled] == [*addresses, addresses[0]]
 
 
-@pytest.mark.parametrize("proven", [False, True])
+@pytest.mark.parametrize("sources", [1, address_book.BUCKET - 1])
 async def test_a_crowd_that_never_answers_keeps_no_honest_peer_waiting_for_an_hour(
-    nursery: trio.Nursery, autojump_clock: MockClock, *, proven: bool
+    nursery: trio.Nursery, autojump_clock: MockClock, sources: int
 ) -> None:
-    """Each of the crowd has eight silent addresses. With `proven`, each of them answered once before."""
+    """Each of the crowd has eight silent addresses, and answered once before."""
     world = World(answering={"home"})
     book = world.dialer()
-    for number in range(address_book.BOOK - 1):
+    for number in range(address_book.BOOK):
+        book.remember(KnownPeer(f"silent {number}/p2p/crowd {number}", f"source {number % sources}"))
         book.want(f"crowd {number}", [f"silent {number} {each}" for each in range(address_book.ADDRESSES)])
-    for entry in book._book:
-        entry.proven = proven
     nursery.start_soon(book.run)
     await trio.sleep(120)
     book.want("honest", ["home"])
     with trio.fail_after(3600):
         while "honest" not in world.linked:  # noqa: ASYNC110 - a dial has no event
             await trio.sleep(1)
+
+
+def crowd_of(networks: int) -> list[str]:
+    """Addresses of an attacker, sixteen in each of its networks."""
+    return [f"/ip4/10.{network}.{number}.1/tcp/1" for network in range(networks) for number in range(16)]
+
+
+@pytest.mark.parametrize("inbound", [False, True])
+async def test_many_that_one_source_named_and_many_that_dialled_us_are_dialled_no_more_than_others(
+    nursery: trio.Nursery, autojump_clock: MockClock, *, inbound: bool
+) -> None:
+    """The attacker's peers answer, and were known before the restart, as were three honest peers of three sources."""
+    honest = [f"/ip4/3.{number}.0.1/tcp/1" for number in range(3)]
+    world = World(answering={*honest, *crowd_of(networks=15)})
+    book = world.dialer()
+    for address in crowd_of(networks=15):
+        source = ".".join(address.split(".")[:2]) if inbound else "liar"
+        book.remember(KnownPeer(f"{address}/p2p/{address}", source, inbound))
+    for address in honest:
+        book.remember(KnownPeer(f"{address}/p2p/{address}", f"namer of {address}"))
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    assert len(world.linked) == dialer.ENOUGH
+    assert set(honest) < world.linked
 
 
 async def test_a_look_at_a_full_book_reads_no_address_and_asks_twice_who_is_connected(
@@ -139,7 +155,7 @@ async def test_a_look_at_a_full_book_reads_no_address_and_asks_twice_who_is_conn
     read: list[str] = []
     world = World(linked={f"peer {number}" for number in range(dialer.PER_NETWORK)})
     book = world.dialer()
-    for number in range(address_book.BOOK):
+    for number in range(address_book.BUCKET):
         book.want(f"peer {number}", [f"/ip4/10.1.{number}.1/tcp/{port}" for port in range(1, 9)])
     for entry in book._book:
         entry.ours = entry.peer_id in world.linked
@@ -349,7 +365,7 @@ def places(count: int) -> list[str]:
 
 def named(book: Dialer, addresses: list[str]) -> None:
     for address in addresses:
-        book.want(address, [address], by=f"namer of {address}")
+        book.want(address, [address], by=f"namer of {address}", source=f"network of {address}")
 
 
 async def test_who_lacks_company_dials_more_of_those_named_but_not_without_end(
@@ -411,34 +427,35 @@ async def test_an_anchor_that_stays_silent_is_forgotten_without_a_word(
     assert (book.wanted(), world.notices) == ((), [])
 
 
-async def test_the_book_is_bounded_and_keeps_bootstrap_peers() -> None:
+async def test_the_book_is_bounded_and_keeps_bootstrap_peers_and_anchors() -> None:
     book = World().dialer()
     book.want("bootstrap", ["a"], bootstrap=True)
+    book.want("anchor", ["a"], anchor=True)
     for number in range(address_book.BOOK * 2):
-        book.want(f"peer {number}", ["a"])
+        book.want(f"peer {number}", ["a"], source=f"source {number}")
     assert len(book.wanted()) == address_book.BOOK
-    assert "bootstrap" in book.wanted()
+    assert {"bootstrap", "anchor"} < set(book.wanted())
 
 
-async def test_a_crowd_that_dials_us_pushes_no_anchor_and_no_peer_that_we_reached_out_of_the_book(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    """An anchor is away, and so is a peer that we had dialled. A thousand strangers come and go meanwhile."""
-    world = World(answering={"home"})
-    book = world.dialer()
-    book.want("friend", ["home"])
-    nursery.start_soon(book.run)
-    await trio.sleep(0.1)
-    assert world.linked == {"friend"}
-    world.linked.clear()
-    world.answering.clear()
-    book.lost("friend")
-    book.want("anchor", ["away"], anchor=True)
-    await trio.sleep(2)
+@pytest.mark.parametrize("networks", [1, 20])
+async def test_a_crowd_displaces_no_peer_of_another_bucket_that_is_no_larger(networks: int) -> None:
+    """A thousand peers of the attacker answer feelers. Other peers named three honest ones, which nobody dialled."""
+    book = World().dialer()
+    honest = [f"honest {number}" for number in range(3)]
+    for peer in honest:
+        book.want(peer, ["home"], by=f"namer of {peer}", source=f"network of {peer}")
     for number in range(1_000):
-        book.want(f"stranger {number}", [f"place {number}"])
-    assert {"friend", "anchor"} <= set(book.wanted())
-    assert len(book.wanted()) == address_book.BOOK
+        book.felt(f"crowd {number}", f"place {number}", f"network {number % networks}")
+    assert set(honest) < set(book.wanted())
+    assert len(book.wanted()) <= min(address_book.BOOK, len(honest) + networks * address_book.BUCKET)
+
+
+async def test_a_peer_that_never_answered_leaves_a_full_bucket_first() -> None:
+    book = World().dialer()
+    book.want("silent", ["a"], source="one")
+    for number in range(address_book.BUCKET):
+        book.remember(KnownPeer(f"b/p2p/peer {number}", "one"))
+    assert set(book.wanted()) == {f"peer {number}" for number in range(address_book.BUCKET)}
 
 
 async def test_the_book_and_its_peers_survive_a_restart_of_the_loop(autojump_clock: MockClock) -> None:

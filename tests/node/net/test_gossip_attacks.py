@@ -153,8 +153,7 @@ async def test_an_older_record_of_a_peer_is_ignored_and_no_offence(
         await mallory.send_rpc(rpc_pb2.RPC(senderRecord=signed_record(mallory, old, 1), subscriptions=[topic]))
         await until(lambda: mallory.peer_id in {peer.peer_id for peer in victim.network.peers()})
         assert offences(victim, mallory.peer_id) == []
-        known = {peer.peer_id: peer.addresses for peer in victim.network.peers()}
-        assert known[mallory.peer_id] == ("/ip4/127.0.0.1/tcp/4001",)
+        assert victim.session.recorded(mallory.peer_id) == ("/ip4/127.0.0.1/tcp/4001",)
     records = victim.session.host.get_peerstore().peer_record_map
     await until(lambda: mallory.host.get_id() not in records)
 
