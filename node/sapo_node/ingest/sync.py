@@ -50,8 +50,12 @@ logger = logging.getLogger(__name__)
 Peers = Callable[[], Sequence[PeerInfo]]
 """The connected peers of the swarm."""
 
-INTERVAL, HURRIED_INTERVAL = 15.0, 3.0
-"""Mean seconds between two pulls. The shorter ones hold while a followed shard has fewer than TARGET_PEERS peers."""
+INTERVAL = 15.0
+"""Mean seconds between two pulls, and, for a node that has joined, between two requests for peers."""
+HURRIED_INTERVAL = 3.0
+"""Mean seconds between two requests for peers while a followed shard has fewer than TARGET_PEERS peers."""
+FIRST_INTERVAL = 1.0
+"""The same before the first request for peers. It doubles with each request, so that joining costs few requests."""
 REQUESTS = 4
 """Requests for messages in one pull, at most."""
 PEER_SECONDS = 30.0
@@ -199,14 +203,29 @@ class Synchroniser:
 
     async def run(self) -> None:
         """Ask peers until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._pull_again_and_again)
+            nursery.start_soon(self._meet_again_and_again)
+
+    async def _pull_again_and_again(self) -> None:
         while True:
-            interval = INTERVAL if self._sought() == ALL_SHARDS else HURRIED_INTERVAL
-            await trio.sleep(self._rng.uniform(0.5, 1.5) * interval)
+            await self._rest(INTERVAL)
             if peers := self._network.peers():
                 await self.pull(self._one_of(peers))
+
+    async def _meet_again_and_again(self) -> None:
+        interval = FIRST_INTERVAL
+        while True:
+            await self._rest(interval)
             # Only peers that this node dialled: else strangers that dial in would decide which peers it meets.
-            if chosen := [each for each in peers if each.outbound]:
-                await self.meet(self._one_of(chosen))
+            if dialled := [each for each in self._network.peers() if each.outbound]:
+                await self.meet(self._one_of(dialled))
+                interval = min(2 * interval, INTERVAL if self._sought() == ALL_SHARDS else HURRIED_INTERVAL)
+            else:
+                interval = FIRST_INTERVAL
+
+    async def _rest(self, mean: float) -> None:
+        await trio.sleep(self._rng.uniform(0.5, 1.5) * mean)
 
     def _one_of(self, peers: Sequence[PeerInfo]) -> str:
         """One of the peers, at random; a paused one only if all are."""
@@ -235,7 +254,8 @@ class Synchroniser:
     async def _meet_through(self, peer: str, request: PeersRequest) -> set[str]:
         """Hand the addresses that a peer names to the network. Returns their peer ids."""
         named = decode_peers(await self._network.ask(peer, encode_request(request)), request)
-        for each in named:
+        # In random order, since the network takes few: a peer must not come first because it chose a low key.
+        for each in self._rng.sample(named, len(named)):
             self._network.try_address(peer, peer_id(each.key), each.address)
         return {peer_id(each.key) for each in named}
 

@@ -25,6 +25,7 @@ from sapo_protocol import (
     GetRequest,
     InventoryItem,
     ListRequest,
+    PeerAddress,
     PeersRequest,
     decode_delivery,
     decode_listing,
@@ -33,6 +34,7 @@ from sapo_protocol import (
     encode_delivery,
     encode_listing,
     encode_message,
+    encode_peers,
     encode_request,
     peer_id,
     rollouts_topic,
@@ -551,6 +553,75 @@ async def test_who_has_company_or_follows_all_asks_for_anybody(parted, validator
     asker._network.peers = list
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [ALL_SHARDS] * 2
+
+
+class Joining:
+    """The network of a node that dialled one peer, which names others. Time is virtual."""
+
+    def __init__(self, manifest, answer=()):
+        self.connected = [info(manifest, 20)]
+        self.answer = encode_peers(answer)
+        self.asked = []
+        self.tried = []
+
+    def peers(self):
+        return self.connected
+
+    async def ask(self, _peer, data):
+        if not isinstance(decode_request(data), PeersRequest):
+            return encode_listing([])
+        self.asked.append(trio.current_time())
+        return self.answer
+
+    def try_address(self, _by, peer, _address):
+        self.tried.append(peer)
+
+
+async def joins(validator, manifest, network, seconds):
+    with trio.move_on_after(seconds):
+        await synchroniser(validator, manifest, network=network).run()
+
+
+async def test_who_joins_asks_for_peers_soon_and_then_less_and_less_often(validator, manifest, autojump_clock):
+    network = Joining(manifest)
+    begun = trio.current_time()
+    await joins(validator, manifest, network, 3_600)
+    soon = [at for at in network.asked if at < begun + 15]
+    assert soon[0] - begun <= 1.5 * sync.FIRST_INTERVAL
+    assert 3 <= len(soon) <= 6
+    assert len(network.asked) < 3_600 / sync.INTERVAL * 1.2 + len(soon)
+
+
+async def test_who_finds_its_first_peer_late_asks_it_soon(validator, manifest, autojump_clock):
+    network = Joining(manifest)
+    met, network.connected = network.connected, []
+
+    async def connect():
+        await trio.sleep(100)
+        network.connected = met
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connect)
+        await joins(validator, manifest, network, 105)
+    assert network.asked
+
+
+async def test_strangers_that_dial_in_are_not_asked_for_peers(validator, manifest, autojump_clock):
+    network = Joining(manifest)
+    network.connected = [replace(each, outbound=False) for each in network.connected]
+    await joins(validator, manifest, network, 600)
+    assert not network.asked
+
+
+async def test_the_peers_of_an_answer_are_tried_in_random_order(validator, manifest):
+    network = Joining(manifest, [PeerAddress(bytes([key]) * 32, "/ip4/192.0.2.7/tcp/1") for key in range(1, 17)])
+    asker = synchroniser(validator, manifest, network=network)
+    await asker.meet("peer")
+    first = network.tried.copy()
+    network.tried.clear()
+    await asker.meet("peer")
+    assert sorted(first) == sorted(network.tried)
+    assert first != network.tried
 
 
 async def test_wrong_introductions_are_charged_to_who_sent_them(validator, manifest):

@@ -5,6 +5,7 @@ import trio
 from tests.node.net.conftest import free_port
 
 from acquainted import answering, asking
+from sapo_node.net.interface import TARGET_PEERS
 from sapo_protocol import load_manifest
 
 MANIFEST = load_manifest("interop")
@@ -38,6 +39,16 @@ async def test_two_that_know_a_third_meet_through_it_and_stay_when_it_leaves(mem
     await way_in.stop()
     await one.publish(b"without it")
     await until(lambda: b"without it" in other.heard)
+
+
+@pytest.mark.slow
+async def test_six_that_know_one_address_are_connected_to_four_peers_each(member, until, nursery):
+    first = await member(1)
+    others = [await member(number, bootstrap=(first.address,)) for number in range(2, 7)]
+    for each in others:
+        nursery.start_soon(asking(MANIFEST, each.network).run)
+    await until(lambda: all(len(each.network.peers()) >= TARGET_PEERS for each in (first, *others)), within=60)
+    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("kind", ["leaves by another address than it listens on", "announces a name"])
