@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from chat_server import SOLVER, ChatServer, solve
 from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
-from sapo_node.cli.commands.running import contribute
+from sapo_node.cli.commands.contributing import contribute
 from sapo_node.cli.main import main
 
 

@@ -23,7 +23,7 @@ _SECTIONS = {
     },
     "Models and completions": {
         "model": "model",
-        "contribute": "running",
+        "contribute": "contributing",
         "rollouts": "wire",
     },
     "Tasks": {
