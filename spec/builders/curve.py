@@ -6,6 +6,7 @@ Slow and not constant-time: for test keys only.
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 P = 2**255 - 19
 L = 2**252 + 27742317777372353535851937790883648493
@@ -19,14 +20,16 @@ class Point:
     y: int
 
     def __add__(self, other: "Point") -> "Point":
-        product = D * self.x * other.x * self.y * other.y
-        x = (self.x * other.y + self.y * other.x) * pow(1 + product, -1, P)
-        y = (self.y * other.y + self.x * other.x) * pow(1 - product, -1, P)
+        product = D * self.x * other.x * self.y * other.y % P
+        inverse = pow(1 - product * product, -1, P)  # of (1 + product) * (1 - product)
+        x = (self.x * other.y + self.y * other.x) * (1 - product) * inverse
+        y = (self.y * other.y + self.x * other.x) * (1 + product) * inverse
         return Point(x % P, y % P)
 
     def __neg__(self) -> "Point":
         return Point(-self.x % P, self.y)
 
+    @cache  # noqa: B019 - few points are made, and most factors come again
     def __rmul__(self, factor: int) -> "Point":
         result, power = IDENTITY, self
         for bit in reversed(f"{factor:b}"):

@@ -6,6 +6,7 @@ Nothing of the implementation is imported. Only Ed25519 signing comes from a lib
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -15,6 +16,7 @@ FALSE, TRUE, NULL, UNDEFINED = b"\xf4", b"\xf5", b"\xf6", b"\xf7"
 ROLLOUT_DOMAIN = "sapo/rollout/2"
 
 
+@cache
 def head(major: int, argument: int, width: int | None = None) -> bytes:
     """A CBOR head. `width` is the bytes of its argument (0, 1, 2, 4 or 8); by default the shortest."""
     if width is None:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import IO, Any, Self
@@ -267,7 +268,7 @@ def load_cases(rule: str = "") -> list[Case]:
 
     Raises CannotRun if there are none.
     """
-    cases = [_load(file) for file in sorted(VECTORS.glob("*/*.json"))]
+    cases = _every_case()
     if not cases:
         raise CannotRun(f"no vectors in {VECTORS}; run this program from a complete repository")
     chosen = [case for case in cases if not rule or rule in {case.rule, section(case.rule)}]
@@ -286,6 +287,11 @@ def in_order(rule: str) -> tuple[str, int]:
     """Return a sort key that puts ENC-2 before ENC-10."""
     number = re.search(r"\d+$", rule)
     return section(rule), int(number[0]) if number else 0
+
+
+@cache
+def _every_case() -> tuple[Case, ...]:
+    return tuple(_load(file) for file in sorted(VECTORS.glob("*/*.json")))
 
 
 def _load(file: Path) -> Case:
