@@ -24,8 +24,12 @@ Form = Callable[[str], str]
 
 
 @functools.cache
+def item(dataset: str, number: int) -> Task:
+    return build_task(dataset, {}, SEEDS[1] * number)
+
+
 def items(dataset: str, count: int) -> list[Task]:
-    return [build_task(dataset, {}, SEEDS[1] * number) for number in range(count)]
+    return [item(dataset, number) for number in range(count)]
 
 
 def level(task: Task, answer: str) -> int:
@@ -335,12 +339,12 @@ def by_day_and_night(*, day: int, night: int) -> Any:
     )
 
 
-@by_day_and_night(day=3, night=200)
+@by_day_and_night(day=2, night=200)
 def test_the_reference_earns_all_levels(dataset: str, count: int) -> None:
     assert [task.answer for task in items(dataset, count) if level(task, task.answer) != LEVELS] == []
 
 
-@by_day_and_night(day=3, night=50)
+@by_day_and_night(day=2, night=50)
 def test_an_honest_answer_earns_all_levels_in_any_form(dataset: str, count: int) -> None:
     forms = {**FORMS, **OWN_FORMS.get(dataset, {})}
     assert len(forms) >= 20
@@ -354,7 +358,7 @@ def test_an_honest_answer_earns_all_levels_in_any_form(dataset: str, count: int)
     assert refused == []
 
 
-@by_day_and_night(day=3, night=50)
+@by_day_and_night(day=2, night=50)
 def test_a_hostile_answer_never_earns_all_levels(dataset: str, count: int) -> None:
     earning = [
         name
@@ -365,14 +369,14 @@ def test_a_hostile_answer_never_earns_all_levels(dataset: str, count: int) -> No
     assert earning == []
 
 
-@by_day_and_night(day=3, night=50)
+@by_day_and_night(day=2, night=50)
 def test_an_answer_that_differs_in_one_sign_never_earns_all_levels(dataset: str, count: int) -> None:
     changed = NEAR_MISSES.get(dataset, last_changed)
     earning = [task.answer for task in items(dataset, count) if level(task, changed(task.answer)) == LEVELS]
     assert earning == []
 
 
-@by_day_and_night(day=3, night=len(SEEDS))
+@by_day_and_night(day=2, night=len(SEEDS))
 def test_the_items_are_those_whose_hashes_nodes_compare(dataset: str, count: int) -> None:
     """After a change of a dataset or its defaults, `python -m research.datasets NAME` writes the new hashes."""
     hashes = [item_hash(task_digest(task.prompt, task.answer)) for task in items(dataset, count)]

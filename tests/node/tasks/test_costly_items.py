@@ -1,6 +1,5 @@
 """No item that a peer can choose takes a node seconds to rebuild. Peers choose keys and counters, so also items."""
 
-import reasoning_gym.arithmetic.basic_arithmetic as library
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,6 +31,8 @@ async def test_items_with_large_products_are_scored_with_the_others_of_their_rol
 @example(1009**2, 0)
 @example(1009 * 7919, 1009 * 104729)
 def test_divisors_have_the_order_of_the_library_so_that_its_items_stay_the_same(a: int, b: int) -> None:
+    from reasoning_gym.arithmetic import basic_arithmetic as library
+
     assert common_divisors(a, b) == library.find_common_divisors(a, b)
 
 

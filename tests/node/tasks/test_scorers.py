@@ -1,12 +1,13 @@
 # ruff: noqa: RUF001 - the signs of the dataset's notation, and look-alike digits on purpose
 """Scorers pay for the right answer and for nothing else, whatever the text."""
 
+import functools
 import itertools
 import time
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cheap_rules
@@ -14,11 +15,18 @@ from sapo_node.tasks import MAX_COMPLETION, Task, build_task, prepare, score
 from sapo_protocol.manifest import TaskSpec, load_manifest, shipped_manifests
 
 SPECS = {spec.dataset: spec.config for name in shipped_manifests() for spec in load_manifest(name).tasks}
+TRIED = 10 * settings().max_examples
+"""Items on which cheap answers are tried: 200 by day, 1,000 at night."""
 ONE_RIGHT_ANSWER = sorted(SPECS.keys() - {"propositional_logic"})
 
 
 def items(dataset: str, count: int = 200) -> list[Task]:
     return [build_task(dataset, SPECS[dataset], 1_000_003 * number) for number in range(count)]
+
+
+@functools.cache
+def item(dataset: str) -> Task:
+    return build_task(dataset, SPECS[dataset], 77)
 
 
 def right(task: Task, answer: str) -> bool:
@@ -261,7 +269,7 @@ def test_nothing_is_concluded_from_contradictory_premises() -> None:
 
 
 def test_premises_joined_or_doubled_never_pay() -> None:
-    for task in items("propositional_logic"):
+    for task in items("propositional_logic", TRIED // 4):
         premises = [line.split(". ", 1)[1] for line in task.prompt.splitlines() if line.lstrip(".")[:1].isdigit()]
         for first, second in itertools.product(premises, repeat=2):
             assert not right(task, f"({first}) ∧ ({second})")
@@ -318,7 +326,7 @@ SHIPPED = [
 @pytest.mark.parametrize(("swarm", "spec"), SHIPPED)
 def test_no_constant_answer_pays_well(swarm: str, spec: TaskSpec) -> None:
     """In `starter`, which is meant for learning, at most 5 in 100 items; in other swarms at most 20."""
-    tasks = [build_task(spec.dataset, spec.config, 1_000_003 * number) for number in range(400)]
+    tasks = [build_task(spec.dataset, spec.config, 1_000_003 * number) for number in range(2 * TRIED)]
     frequent = [answer for answer, _ in Counter(task.answer for task in tasks).most_common(10)]
     paid = {answer: sum(right(task, answer) for task in tasks) / len(tasks) for answer in [*frequent, *CONSTANTS]}
     best = max(paid, key=lambda answer: paid[answer])
@@ -340,7 +348,7 @@ SOLVES = {"interop_largest": "the largest number"}
 @pytest.mark.parametrize(("swarm", "spec"), SHIPPED)
 def test_no_rule_that_copies_or_decides_by_length_pays_well(swarm: str, spec: TaskSpec) -> None:
     """In `starter` at most 5 in 100 items; in other swarms at most 20, but for those of BOUNDS."""
-    tasks = [build_task(spec.dataset, spec.config, 1_000_003 * number) for number in range(300)]
+    tasks = [build_task(spec.dataset, spec.config, 1_000_003 * number) for number in range(TRIED)]
     paid: Counter[str] = Counter()
     for task in tasks:
         ruled = cheap_rules.answers(task.prompt)
@@ -355,17 +363,16 @@ def test_a_rule_that_is_the_task_itself_earns_everything() -> None:
         assert right(task, cheap_rules.answers(task.prompt)["the largest number"])
 
 
-TASKS = [build_task(dataset, SPECS[dataset], 77) for dataset in sorted(SPECS)]
 pieces = st.sampled_from(
     ["<answer>", "</answer>", "[", "]", "(", ")", "P", "¬", "∧", "1", "/", ".", "e9", "$", "\\frac{", "\n"]
 )
 answers = st.lists(pieces | st.text(max_size=5), max_size=30).map("".join)
 
 
-@given(st.sampled_from(TASKS), answers | st.text(st.characters(exclude_categories=())))
-def test_every_text_has_a_score(task: Task, text: str) -> None:
-    assert right(task, text) in (True, False)
-    assert score(task, text) in (True, False)
+@given(st.sampled_from(sorted(SPECS)), answers | st.text(st.characters(exclude_categories=())))
+def test_every_text_has_a_score(dataset: str, text: str) -> None:
+    assert right(item(dataset), text) in (True, False)
+    assert score(item(dataset), text) in (True, False)
 
 
 FLOODS = [
@@ -388,11 +395,12 @@ FLOODS = [
 def test_no_flood_takes_ten_milliseconds(flood: str) -> None:
     text = (flood * MAX_COMPLETION)[: MAX_COMPLETION - 17]
     for task, completion in itertools.product(
-        TASKS, (text, f"<answer>{text}</answer>", f"<answer>{text[:400]}</answer>")
+        map(item, SPECS), (text, f"<answer>{text}</answer>", f"<answer>{text[:400]}</answer>")
     ):
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            score(task, completion)
-            times.append(time.process_time() - start)
-        assert min(times) < 0.01
+        assert any(seconds(task, completion) < 0.01 for _ in range(3))
+
+
+def seconds(task: Task, completion: str) -> float:
+    start = time.process_time()
+    score(task, completion)
+    return time.process_time() - start

@@ -1,6 +1,7 @@
 """Tasks are rebuilt the same everywhere, whatever else the process has done, and bad requests are refused."""
 
 import decimal
+import functools
 import hashlib
 import os
 import subprocess
@@ -27,7 +28,9 @@ BORROWED = tasks_of("starter", "paper-nine", "smollm2-easy")
 """Tasks of reasoning-gym."""
 CATALOGUE = BORROWED + tasks_of("interop")
 
-DIGESTS = """
+BUILT = """
+import sys
+import sapo_node.verification.sandbox.zygote
 from sapo_node.tasks import build_task, task_digest
 from sapo_protocol.manifest import load_manifest
 for name in ("starter", "paper-nine", "smollm2-easy", "interop"):
@@ -35,21 +38,16 @@ for name in ("starter", "paper-nine", "smollm2-easy", "interop"):
         for seed in (0, 1, 12345, 2**31, 2**32 - 1):
             task = build_task(spec.dataset, spec.config, seed)
             print(spec.dataset, seed, task_digest(task.prompt, task.answer).hex())
+print(*sys.modules)
 """
 
 
-LIGHT = """
-import sys
-import sapo_node.verification.sandbox.zygote
-from sapo_node.tasks import build_task
-from sapo_protocol.manifest import load_manifest
-for name in ("starter", "paper-nine", "smollm2-easy"):
-    for spec in load_manifest(name).tasks:
-        build_task(spec.dataset, spec.config, 1)
-assert not {"trio", "sympy", "matplotlib", "numpy", "reasoning_gym"} & sys.modules.keys()
-import reasoning_gym
-assert reasoning_gym.create_dataset("zebra_puzzles", seed=0, size=1)[0]["question"]
-"""
+@functools.cache
+def built(hash_seed: str) -> tuple[list[str], set[str]]:
+    """What a process builds that imports what a sandbox does, and the modules that it has then."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    *items, modules = subprocess.check_output([sys.executable, "-c", BUILT], env=environment, text=True).splitlines()
+    return items, set(modules.split())
 
 
 def test_the_manifests_use_datasets_of_the_catalogue() -> None:
@@ -93,19 +91,24 @@ def test_seeds_of_the_whole_range_have_items_with_answers(dataset: str, config: 
         assert task.answer
 
 
-def test_the_sandbox_imports_little_of_reasoning_gym_and_no_trio_and_leaves_all_of_it_to_others() -> None:
-    subprocess.run(
-        [sys.executable, "-c", LIGHT], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True
-    )
+def test_the_sandbox_imports_little_of_reasoning_gym_and_no_trio() -> None:
+    _, modules = built("0")
+    assert not {"trio", "sympy", "matplotlib", "numpy", "reasoning_gym"} & modules
+
+
+def test_who_imports_reasoning_gym_after_a_task_was_built_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "reasoning_gym"]:
+        monkeypatch.delitem(sys.modules, name)
+    build_task("chain_sum", {}, 1)
+    import reasoning_gym
+
+    assert reasoning_gym.create_dataset("zebra_puzzles", seed=0, size=1)[0]["question"]
 
 
 def test_two_processes_with_different_hash_seeds_build_the_same_tasks() -> None:
-    outputs = set()
-    for hash_seed in ("0", "12345"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        outputs.add(subprocess.check_output([sys.executable, "-c", DIGESTS], env=environment))
-    assert len(outputs) == 1
-    assert outputs.pop().count(b"\n") == 24 * 5
+    items, _ = built("0")
+    assert built("12345")[0] == items
+    assert len(items) == 24 * 5
 
 
 def test_an_item_that_divides_by_zero_is_replaced_by_the_next_one() -> None:

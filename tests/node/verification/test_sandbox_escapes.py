@@ -28,45 +28,42 @@ def _installed(tmp_path_factory):
         yield
 
 
-async def outcomes_of(attempts):
-    """What each attempt says became of it. They share children: what is denied leaves no trace for the next one."""
-    sandbox = Sandbox(TASKS)
+async def outcomes():
+    """Of each attempt that is denied what it says; of each other one, which is made in a child of its own, the cause of
+    its failure, and whether an honest batch gets the same as before.
+
+    Those that are denied share children: they leave no trace for the next one.
+    """
+    sandbox, ends = Sandbox(TASKS), {}
     async with trio.open_nursery() as nursery:
         await nursery.start(sandbox.run)
         if not sandbox.confined:
             pytest.skip(sandbox.describe())
-        results = await sandbox.score([evil(attempt) for attempt in attempts])
-        assert sandbox.restarts == 0
-        nursery.cancel_scope.cancel()
-    return {name: result and result.prompt for name, result in zip(attempts, results, strict=True)}
-
-
-async def ends_of(attempts):
-    """Of each attempt, made in a child of its own, the cause of its failure, and what an honest batch gets then."""
-    sandbox = Sandbox(TASKS)
-    ends = {}
-    async with trio.open_nursery() as nursery:
-        await nursery.start(sandbox.run)
-        if not sandbox.confined:
-            pytest.skip(sandbox.describe())
+        results = await sandbox.score([evil(attempt) for attempt in escapes.DENIED])
+        denied = {name: result and result.prompt for name, result in zip(escapes.DENIED, results, strict=True)}
         before = await sandbox.score([HONEST])
-        for attempt in attempts:
+        for attempt in (*escapes.ENDED, *escapes.CONFINED):
             sandbox.failures.clear()
             await sandbox.score([evil(attempt)])
             ends[attempt] = dict(sandbox.failures), await sandbox.score([HONEST]) == before != [None]
         assert sandbox.restarts == 0
         nursery.cancel_scope.cancel()
-    return ends
+    return denied, ends
 
 
 @pytest.fixture(scope="module")
-def denied(_installed):
-    return trio.run(outcomes_of, list(escapes.DENIED))
+def attacked(_installed):
+    return trio.run(outcomes)
 
 
-@pytest.fixture(scope="module")
-def ends(_installed):
-    return trio.run(ends_of, [*escapes.ENDED, *escapes.CONFINED])
+@pytest.fixture
+def denied(attacked):
+    return attacked[0]
+
+
+@pytest.fixture
+def ends(attacked):
+    return attacked[1]
 
 
 @pytest.mark.parametrize("attempt", escapes.DENIED)
