@@ -91,7 +91,7 @@ async def test_a_library_that_builds_other_items_is_refused(sandbox, monkeypatch
 
 
 async def test_a_task_that_takes_too_long_is_named_and_not_the_first_one(sandbox, monkeypatch):
-    monkeypatch.setattr(sandbox_module, "ITEM_SECONDS", 0.5)
+    monkeypatch.setattr(sandbox_module, "ITEM_SECONDS", 0.2)
     endless = replace(
         STARTER.tasks[1], dataset="chain_sum", config={"min_digits": 50_000_000, "max_digits": 50_000_000}
     )

@@ -43,9 +43,7 @@ async def test_the_sandbox_scores_rows_as_this_process_does(swarm, rows, tmp_pat
     assert not sandbox.failures
 
 
-async def test_another_scorer_version_keeps_a_node_out(swarm, tmp_path, nursery):
-    sandbox = Sandbox(swarm.tasks, tmp_path)
-    await nursery.start(sandbox.run)
+async def test_another_scorer_version_keeps_a_node_out(swarm, sandbox):
     later = replace(swarm, tasks=tuple(replace(task, scorer=99) for task in swarm.tasks))
     with pytest.raises(LocalError, match="scores boxes by version 99"):
         await require_catalogue(later, sandbox)

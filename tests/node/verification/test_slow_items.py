@@ -97,7 +97,7 @@ def results(tmp_path_factory):
     (folder / "slow_items.py").write_text(MODULE)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
-        patch.setattr(sandbox_module, "ITEM_SECONDS", 0.2)
+        patch.setattr(sandbox_module, "ITEM_SECONDS", 0.1)
         patch.setattr(sandbox_module, "CPU_SECONDS", 1)
         return trio.run(results_of, BATCHES)
 
