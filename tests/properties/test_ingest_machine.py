@@ -266,10 +266,11 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule(tier=st.sampled_from(Tier))
     def a_rollout_is_drawn_for_verification(self, tier):
-        rollout = self.validator.book.draw(tier)
-        if rollout is None:
+        turn = self.validator.book.draw(tier)
+        if turn is None:
             assert tier not in {self.tier_of(content) for content in self.waiting}
             return
+        rollout = turn.rollout
         (content,) = [each for each in self.waiting if envelope_id_of(each) == rollout.opened.envelope_id]
         assert self.tier_of(content) is tier
         fresh = self.waiting.pop(content)
