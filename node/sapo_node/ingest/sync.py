@@ -17,7 +17,7 @@ from sapo_node.ingest.fetch import Fetcher, charging
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
-from sapo_node.net.interface import TARGET_PEERS, ConnectedPeers, PeerInfo
+from sapo_node.net.interface import CIRCUIT, TARGET_PEERS, ConnectedPeers, PeerInfo
 from sapo_node.processes.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -166,13 +166,16 @@ class Responder:
         return encode_delivery(messages)
 
     def _introductions(self, request: PeersRequest, asker: str) -> bytes:
-        """Connected peers with an address that follow a requested shard: healthy ones first, then at random."""
+        """Connected peers that can be met and that follow a requested shard: healthy ones first, then at random."""
         topics = {topic for shard, topic in enumerate(self._topics) if request.shards >> shard & 1}
-        met = (each for each in self._peers() if each.addresses and each.peer_id != asker)
+        met = (each for each in self._peers() if (each.addresses or each.reserved) and each.peer_id != asker)
         known = [each for each in met if not topics.isdisjoint(each.follows)]
         self._rng.shuffle(known)
         known.sort(key=lambda each: self._ledger.state(each.peer_id) is not PeerState.HEALTHY)
-        named = [PeerAddress(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
+        named = [
+            PeerAddress(public_key_of(each.peer_id), each.addresses[0] if each.addresses else CIRCUIT)
+            for each in known[: request.most]
+        ]
         return encode_peers(sorted(named, key=lambda each: each.key))
 
 

@@ -37,9 +37,12 @@ from sapo_node.gossip.seen import Seen
 from sapo_node.gossip.signing import Author
 from sapo_node.net import addresses, inbound, patches
 from sapo_node.net.gossip_streams import Gossip, GossipStreams
+from sapo_node.net.hole_punch import HolePunching
 from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits, close_link
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.peer_records import PeerRecords
+from sapo_node.net.port_mapping import port_to_map
+from sapo_node.net.relay import Relay
 from sapo_node.net.request_response import Asking
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.yamux import BoundedMuxer
@@ -74,6 +77,11 @@ class TrackedTcp(TCP):  # type: ignore[misc]
 
     async def dial(self, maddr: Any) -> Any:
         raw = await super().dial(maddr)
+        self.opened.add(raw.stream)
+        return raw
+
+    async def dial_with_source(self, maddr: Any, source: tuple[str, int]) -> Any:
+        raw = await super().dial_with_source(maddr, source)
         self.opened.add(raw.stream)
         return raw
 
@@ -230,6 +238,8 @@ class Session:
         )
         self._records = PeerRecords(self.host)
         self._streams = GossipStreams(self.host, self.machine, self._records, gossip)
+        self.relay = Relay(self.host)
+        self.hole_punching = HolePunching(self.host, self)
         self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
             self.swarm,
@@ -372,6 +382,30 @@ class Session:
         texts = (addresses.text_of(address).partition("/p2p/")[0] for address in known)
         return tuple(text for text in dict.fromkeys(texts) if addresses.is_dialable(text))
 
+    # Hole punching.
+
+    def admits(self, peer_id: str) -> bool:
+        """Return whether a peer may connect."""
+        return self._gossip.admit(peer_id)
+
+    def possible_relays(self) -> list[str]:
+        """The peers that we dialled, if we listen behind a router and announce no address of the Internet."""
+        if port_to_map(self.bound) is None or any(map(addresses.public_block_of, self.advertised)):
+            return []
+        return [peer for peer in self.linked() if self.outbound(peer)]
+
+    def outer_addresses(self, seen: str) -> list[str]:
+        """The address that a router forwards to us, and our listening port at the IP address that a peer sees."""
+        port = port_to_map(self.bound)
+        at = [f"/ip4/{seen}/tcp/{port}"] if "." in seen and port else []
+        return [*filter(None, [self._mapped]), *at]
+
+    async def dial_from_listening_port(self, peer_id: str, address: str, *, as_server: bool) -> None:
+        """Dial an IPv4 address once, from the port that we listen on."""
+        source = "0.0.0.0", port_to_map(self.bound) or 0  # noqa: S104 - the kernel chooses the address
+        dial = self.swarm.dial_addr_as_responder if as_server else self.swarm.dial_addr
+        await dial(Multiaddr(address), ID.from_string(peer_id), source)
+
     def block(self, peer_id: str) -> str:
         """The address block of the Internet in which a connected peer is; empty if it is in none."""
         links = self.swarm.get_connections(ID.from_string(peer_id))
@@ -396,6 +430,8 @@ class Session:
             log.info("a connection with %s was closed by the peer, or the network broke it", identity)
         if str(identity) not in self.linked():
             self._records.forget(identity)
+            self.relay.left(str(identity))
+            self.hole_punching.left(str(identity))
             self._gone(str(identity), why)
 
     async def opened_stream(self, network: Any, stream: Any) -> None: ...

@@ -50,6 +50,9 @@ class Requests:
     """`answer(peer id of the requester, request)` returns the answer, or None to give none."""
 
 
+CIRCUIT = "/p2p-circuit"
+"""In peer exchange, the address of a peer that reserved at the peer that names it (spec PULL-8)."""
+
 Admit = Callable[[str], bool]
 """`admit(peer id)`: whether the peer may connect to this node and send it messages."""
 
@@ -69,6 +72,8 @@ class PeerInfo:
     """The topics of this node that it follows."""
     brought: int = 0
     """Messages since it connected that it delivered first and that the node accepted."""
+    reserved: bool = False
+    """True if it asked this node to relay to it (circuit relay)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +216,10 @@ class ConnectedPeers(Protocol):
         """
 
     def try_address(self, by: str, peer_id: str, address: str) -> None:
-        """Dial a peer at an address that the connected peer `by` named, unless `by` is ignored as a source."""
+        """Dial a peer at an address that the connected peer `by` named, unless `by` is ignored as a source.
+
+        At CIRCUIT, meet the peer through `by` first.
+        """
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """The connected peers that follow this swarm, sorted by peer id."""

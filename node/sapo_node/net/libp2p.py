@@ -18,12 +18,13 @@ import trio
 from sapo_node.gossip.seen import Seen
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.net import addresses, pcp, port_mapping
-from sapo_node.net.dialer import Dialer
+from sapo_node.net.dialer import ENOUGH, Dialer
 from sapo_node.net.discovery import Beacon, discover, seek
 from sapo_node.net.feelers import Announced, Feelers
 from sapo_node.net.gossip_streams import Gossip
 from sapo_node.net.host import Listening, Session
 from sapo_node.net.interface import (
+    CIRCUIT,
     TARGET_PEERS,
     Admit,
     AskFailed,
@@ -143,6 +144,7 @@ class Libp2pNetwork:
                     self.addresses = session.advertised
                     nursery.start_soon(self._seek_peers, stop)
                     nursery.start_soon(self._map_port, session, stop)
+                    nursery.start_soon(session.hole_punching.run)
                     self._up.set()
                     ready()
 
@@ -223,6 +225,10 @@ class Libp2pNetwork:
         return await self._session.ask(peer_id, request)
 
     def try_address(self, by: str, peer_id: str, address: str) -> None:
+        if self._session is not None and address == CIRCUIT:
+            if len(self._linked()) < ENOUGH:
+                self._session.hole_punching.meet(by, peer_id)
+            return
         sources = self._session.sources(by) if self._session is not None else []
         if any(addresses.may_be_followed(address, source) for source in sources):
             self._dialer.want(peer_id, [address], by=by, source=addresses.network_of(sources[0]))
@@ -239,6 +245,7 @@ class Libp2pNetwork:
                 connected_at=since,
                 follows=session.followed_by(peer),
                 brought=self._brought[peer],
+                reserved=session.relay.has_guest(peer),
             )
             for peer, since in sorted(self._members.items())
         )

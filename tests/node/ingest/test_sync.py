@@ -489,6 +489,14 @@ async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(valida
     assert set(server.named) == named
 
 
+async def test_a_peer_without_an_address_that_reserved_is_named_by_a_circuit(validator, manifest):
+    server = Server(validator)
+    guest = replace(info(manifest, 20, None), reserved=True)
+    server.peers = [guest]
+    await synchroniser(validator, manifest, server).meet(server.peer)
+    assert server.named == [(server.peer, guest.peer_id, "/p2p-circuit")]
+
+
 async def test_those_in_good_standing_are_named_first_and_who_asks_is_not(validator):
     trusted = info(validator.manifest, 29)
     validator.ledger = Ledger(validator.ledger._database, trusted=(trusted.peer_id,))

@@ -1,6 +1,7 @@
 """A node in a process of its own, to be killed: `peer_process.py <number> <network id> <listen> [<bootstrap>...]`.
 
-Prints its address when it listens, then a line for each notice. It accepts every message.
+Prints its address when it listens, then a line for each notice. It accepts every message. It answers each request with
+the peer ids of its peers that reserved, and every second asks each peer and meets the peers that it names.
 """
 
 import sys
@@ -10,7 +11,7 @@ import trio
 from nacl.signing import SigningKey
 
 from sapo_node.gossip.verdict import Verdict
-from sapo_node.net.interface import Channel
+from sapo_node.net.interface import AskFailed, Channel, Requests
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_protocol.keys import peer_id
@@ -36,10 +37,22 @@ async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> No
     )
     channels = {f"/sapo/2/{network_id}/rollouts/0": Channel(accept, 900_000)}
     name = peer_id(bytes(SigningKey(seed).verify_key))
-    network = Libp2pNetwork(settings, name, channels, admit=lambda _: True, notify=say)
+    requests = Requests("/sapo/test/peers", lambda _peer, _data: ",".join(_reserved(network)).encode())
+    network = Libp2pNetwork(settings, name, channels, requests=requests, admit=lambda _: True, notify=say)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
         say(network.addresses[-1])
+        while True:
+            await trio.sleep(1)
+            for peer in network.peers():
+                with suppress(AskFailed):
+                    for named in (await network.ask(peer.peer_id, b"peers")).decode().split(","):
+                        if named != name:
+                            network.try_address(peer.peer_id, named, "/p2p-circuit")
+
+
+def _reserved(network: Libp2pNetwork) -> list[str]:
+    return [peer.peer_id for peer in network.peers() if peer.reserved]
 
 
 trio.run(main, *sys.argv[1:])

@@ -58,6 +58,10 @@ class Node:
         threading.Thread(target=self._read, daemon=True).start()
         self.peer_id = self.until("/p2p/(.*)")
 
+    def at(self, host: Host) -> str:
+        """Its address on a public host, if it listens on port 4001."""
+        return f"/ip4/{host.address}/tcp/4001/p2p/{self.peer_id}"
+
     def _read(self) -> None:
         for line in self.process.stdout:
             self._lines.put(line)
@@ -141,4 +145,13 @@ def test_a_node_behind_a_router_can_be_dialled_until_it_stops(
 def test_a_node_without_a_router_that_maps_ports_runs_on(lab: Lab, node: StartNode) -> None:
     relay, inner = lab.host(), lab.host(lab.router(Nat.PORT_RESTRICTED))
     public = node(relay, 1, 4001)
-    node(inner, 2, 0, f"/ip4/{relay.address}/tcp/4001/p2p/{public.peer_id}").until("(connected to )")
+    node(inner, 2, 0, public.at(relay)).until("(connected to )")
+
+
+@pytest.mark.parametrize("kind", [Nat.FULL_CONE, Nat.PORT_RESTRICTED])
+def test_two_nodes_behind_routers_are_connected_by_a_peer_of_both(lab: Lab, node: StartNode, kind: Nat) -> None:
+    relay, *inner = lab.host(), lab.host(lab.router(Nat.PORT_RESTRICTED)), lab.host(lab.router(kind))
+    public = node(relay, 1, 4001)
+    one, two = (node(each, number, 0, public.at(relay)) for number, each in enumerate(inner, 2))
+    one.until(f"(connected to {two.peer_id})")
+    two.until(f"(connected to {one.peer_id})")
