@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import trio
@@ -14,8 +15,9 @@ from processes import RunningProcess, sapo_node, write_swarm
 from sapo_adversary.load.keys import identity_of
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.doctor import State, _learner, check_bootstrap, check_router, examine
+from sapo_node.cli.doctor import State, _learner, check_bootstrap, check_router, examine, way_in
 from sapo_node.cli.main import main
+from sapo_node.net.interface import Reachability
 from sapo_node.net.pcp import Mapping, MappingError
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
@@ -163,21 +165,23 @@ def relay(tmp_path_factory):
 
 def test_a_bootstrap_that_answers_is_met_and_its_swarm_recognised(relay):
     folder, address = relay
-    found = trio.run(check_bootstrap, address, load_manifest(str(folder / "doctored.toml")))
+    config = Config(listen=("/ip4/127.0.0.1/tcp/0",))
+    found, way = trio.run(check_bootstrap, address, load_manifest(str(folder / "doctored.toml")), config)
     assert found.state is State.GOOD
     assert "is in this swarm" in found.text
+    assert "keeps ports" in way.text
 
 
 def test_a_bootstrap_of_another_swarm_is_bad_and_named_so(relay):
     _, address = relay
-    found = trio.run(check_bootstrap, address, load_manifest("starter"))
+    [found] = trio.run(check_bootstrap, address, load_manifest("starter"), Config())
     assert found.state is State.BAD
     assert "another swarm" in found.text
 
 
 def test_a_bootstrap_that_is_not_there_is_bad():
     nowhere = f"/ip4/127.0.0.1/tcp/9/p2p/{identity_of('nobody', 0).peer_id}"
-    found = trio.run(check_bootstrap, nowhere, load_manifest("starter"))
+    [found] = trio.run(check_bootstrap, nowhere, load_manifest("starter"), Config())
     assert found.state is State.BAD
     assert found.text == f"{nowhere}: Error connecting to ('127.0.0.1', 9): Connection refused"
     assert "check that it runs" in found.advice
@@ -222,3 +226,25 @@ def test_a_router_that_forwards_no_port_is_doubtful_and_says_what_to_do():
     assert found.state is State.DOUBTFUL
     assert "does not answer" in found.text
     assert "--announce" in found.advice
+
+
+SEEN = Reachability("/ip4/9.9.9.9/tcp/4001", 4001, ("/ip4/9.9.9.9/tcp/4001",), dialled=False)
+
+
+def test_a_machine_that_a_peer_dialled_can_be_dialled():
+    assert (
+        way_in(replace(SEEN, dialled=True)).text == "the bootstrap peer dialled this machine at /ip4/9.9.9.9/tcp/4001"
+    )
+
+
+def test_a_machine_whose_router_keeps_ports_can_be_connected_to_others_behind_routers():
+    found = way_in(SEEN)
+    assert found.state is State.GOOD
+    assert "it cannot dial /ip4/9.9.9.9/tcp/4001; the router keeps ports" in found.text
+
+
+def test_a_machine_whose_router_takes_other_ports_is_told_that_rollouts_still_come():
+    found = way_in(replace(SEEN, local_port=4002))
+    assert found.state is State.DOUBTFUL
+    assert "another port than this machine (4002)" in found.text
+    assert "rollouts also travel through peers" in found.advice

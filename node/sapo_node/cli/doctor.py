@@ -42,6 +42,7 @@ from sapo_node.net.interface import (
     NetworkNotice,
     OtherSwarm,
     PeerConnected,
+    Reachability,
 )
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.pcp import NONCE_BYTES, MappingError
@@ -125,7 +126,8 @@ async def examine(config: Config) -> AsyncGenerator[Finding, None]:
     async for finding in _sandbox(config, manifest):
         yield finding
     for text in config.bootstrap:
-        yield await check_bootstrap(text, manifest)
+        for finding in await check_bootstrap(text, manifest, config):
+            yield finding
 
 
 def _system() -> Finding:
@@ -384,13 +386,13 @@ def _is_ip(place: str) -> bool:
     return place.split("/")[1] in {"ip4", "ip6"}
 
 
-async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
-    """Connect to a bootstrap peer, with a key that is made for this check only."""
+async def check_bootstrap(text: str, manifest: Manifest, config: Config) -> tuple[Finding, ...]:
+    """Connect to a bootstrap peer, with a key that is made for this check only. Ask it how it sees this machine."""
     name = "bootstrap"
     try:
         require_bootstrap(text)
     except LocalError as error:
-        return bad(name, error)
+        return (bad(name, error),)
     told: list[NetworkNotice] = []
     met = trio.Event()
 
@@ -401,7 +403,13 @@ async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
 
     stranger = Identity(Ed25519PrivateKey.generate())
     settings = NetworkSettings(
-        stranger.seed, manifest.network_id.hex(), listen=("/ip4/127.0.0.1/tcp/0",), bootstrap=(text,), discover=False
+        stranger.seed,
+        manifest.network_id.hex(),
+        listen=_free_listen(config),
+        announce=config.announce,
+        bootstrap=(text,),
+        discover=False,
+        map_port=False,
     )
     channels = {evidence_topic(manifest): Channel(_deaf, MAX_EVIDENCE_BYTES)}
     network = Libp2pNetwork(settings, stranger.peer_id, channels, admit=lambda _: True, notify=hear)
@@ -410,13 +418,50 @@ async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
         await nursery.start(network.run)
         with trio.move_on_after(REACH_SECONDS):
             await met.wait()
-        is_member = bool(network.peers())
+        answer = good(name, f"{text} answered within {trio.current_time() - since:.1f} s, and is in this swarm")
+        peers = network.peers()
+        ways = [await _way(network, peers[0].peer_id)] if peers else []
         nursery.cancel_scope.cancel()
-    if is_member:
-        return good(name, f"{text} answered within {trio.current_time() - since:.1f} s, and is in this swarm")
+    if peers:
+        return (answer, *ways)
     causes = (each.cause if isinstance(each, BootstrapUnreachable) else str(each) for each in told)
     why = "; ".join(causes) or f"no answer within {REACH_SECONDS:g} s"
-    return bad(name, LocalError(f"{text}: {why}"), "check that it runs, that its port is open, and its peer id")
+    return (bad(name, LocalError(f"{text}: {why}"), "check that it runs, that its port is open, and its peer id"),)
+
+
+def _free_listen(config: Config) -> tuple[str, ...]:
+    """Return the addresses to listen on, or loopback if they cannot be used: the node itself may be running."""
+    try:
+        addresses.check_port_free([addresses.parse_listen(text) for text in config.listen])
+    except LocalError:
+        return ("/ip4/127.0.0.1/tcp/0",)
+    return config.listen
+
+
+async def _way(network: Libp2pNetwork, peer_id: str) -> Finding:
+    """Ask a peer whether it can dial this machine, and find out what the router does with ports."""
+    try:
+        found = await network.reachability(peer_id)
+    except LocalError as error:
+        return doubtful("way in", str(error), "try another bootstrap peer")
+    return way_in(found)
+
+
+def way_in(found: Reachability) -> Finding:
+    """Say how other nodes can connect to this machine."""
+    name, asked = "way in", " and ".join(found.asked)
+    if found.dialled:
+        return good(name, f"the bootstrap peer dialled this machine at {asked}")
+    silent = f"; it cannot dial {asked}" if asked else ""
+    seen = f"the bootstrap peer sees this machine at {found.seen}{silent}"
+    if addresses.parts_of(found.seen)["tcp"] == str(found.local_port):
+        return good(name, f"{seen}; the router keeps ports, so nodes behind such routers can connect to this one")
+    return doubtful(
+        name,
+        f"{seen}; the router takes another port than this machine ({found.local_port}), so a node behind a router can "
+        "connect to this one only if its router lets everybody in",
+        "nothing need be done: rollouts also travel through peers that both nodes have dialled. " + _FORWARD,
+    )
 
 
 async def _deaf(_sender: str, _data: bytes) -> Verdict:

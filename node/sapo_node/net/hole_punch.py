@@ -17,12 +17,11 @@ import logging
 import random
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any, Protocol
 
 import trio
 from libp2p.custom_types import TProtocol
-from libp2p.identity.identify.identify import ID as IDENTIFY
-from libp2p.identity.identify.pb.identify_pb2 import Identify
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.peer.id import ID
 from libp2p.protocol_muxer.multiselect import Multiselect
@@ -34,7 +33,8 @@ from libp2p.relay.circuit_v2.pb.dcutr_pb2 import HolePunch
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses
-from sapo_node.net.inbound import CLOSE_SECONDS, ProtocolBroken, quietly
+from sapo_node.net.inbound import ProtocolBroken, quietly
+from sapo_node.net.reachability import end, seen_by
 from sapo_node.net.relay import HOP, STOP, read_message, write_message
 from sapo_node.processes.bounded import Bounded
 from sapo_node.processes.link_budget import LinkBudget
@@ -45,11 +45,12 @@ DCUTR = TProtocol("/libp2p/dcutr")
 
 ADDRESSES = 2  # of a peer that are dialled
 AT_ONCE = 4  # peers that the node meets at one time
-MEETING_SECONDS = 9.0  # from the request for a circuit to the end
-DIAL_SECONDS = 4.0
+MEETING_SECONDS = 12.0  # from the request for a circuit to the end
+DIAL_SECONDS = 6.0
 RETRY_SECONDS = 0.3  # between two attempts at an address
-HEAD_START_SECONDS = 0.05
+HEAD_START_SECONDS = 0.25
 """The peer that asked for the circuit dials first, so that its packet has left before that of the other comes."""
+SERVER_SECONDS = 1.5  # for one attempt as the server of the handshake
 LOOK_SECONDS = 0.05
 RESERVE_SECONDS = 1.0  # between two looks for a peer at which to reserve
 AGAIN_SECONDS = 600.0  # after dialling failed
@@ -128,21 +129,12 @@ class HolePunching:
         try:
             stream = await self._ask(relay, HopMessage(type=HopMessage.RESERVE))
             await quietly(stream.close)
-            seen = await self._seen_by(relay)
+            seen = addresses.canonical(addresses.host_of(await seen_by(self._libp2p, relay)))
         except Exception as error:  # noqa: BLE001 - the library raises many errors; this peer is then no relay
             log.debug("%s gives no reservation: %r", relay, error)
             return
         if relay in self._relays:
             self._relays[relay] = seen
-
-    async def _seen_by(self, relay: str) -> str:
-        """Return our IP address as a peer sees it. It is the word of this peer, and only told to those it brings."""
-        stream = await self._libp2p.new_stream(ID.from_string(relay), [IDENTIFY])
-        try:
-            told = Multiaddr((await read_message(stream, Identify)).observed_addr)
-        finally:
-            await _end(stream)
-        return addresses.canonical(addresses.host_of(addresses.text_of(told)))
 
     async def _ask(self, relay: str, request: HopMessage) -> Any:
         """Send a request to a relay, and return the stream if the relay says OK."""
@@ -153,7 +145,7 @@ class HolePunching:
             granted = (await read_message(stream, HopMessage)).status == circuit_pb2.OK
         finally:
             if not granted:
-                await _end(stream)
+                await end(stream)
         if not granted:
             raise ProtocolBroken("refused")
         return stream
@@ -202,7 +194,7 @@ class HolePunching:
         except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed attempt
             log.debug("meeting %s through %s failed: %r", peer_id, relay, error)
         finally:
-            await _end(stream)
+            await end(stream)
 
     @asynccontextmanager
     async def _circuit(self, stream: Any, peer_id: str, *, initiator: bool) -> AsyncIterator[Any]:
@@ -222,13 +214,16 @@ class HolePunching:
         """Dial all addresses until there is a connection, at most DIAL_SECONDS.
 
         The two connections may become one, on which neither side is the one that accepted. So the roles are fixed: the
-        invited peer is the server of the handshake (`as_server`).
+        invited peer is the server of the handshake (`as_server`). If instead the other side's listener accepts, both
+        sides are the server, and none speaks. So the invited peer dials as the client every other time.
         """
 
         async def knock(address: str) -> None:
-            while True:
+            for turn in count():
+                is_server = as_server and not turn % 2
                 try:
-                    await self._host.dial_from_listening_port(peer_id, address, as_server=as_server)
+                    with trio.move_on_after(SERVER_SECONDS if is_server else DIAL_SECONDS):
+                        await self._host.dial_from_listening_port(peer_id, address, as_server=is_server)
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
                     log.debug("%s does not answer at %s: %r", peer_id, address, error)
                 await trio.sleep(RETRY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
@@ -267,11 +262,6 @@ async def _agree_as_guest(circuit: Any, ours: Sequence[str]) -> list[str]:
     if (await read_message(stream, HolePunch)).type != HolePunch.SYNC:
         raise ProtocolBroken("no SYNC")
     return theirs
-
-
-async def _end(stream: Any) -> None:
-    with trio.CancelScope(deadline=trio.current_time() + CLOSE_SECONDS, shield=True):
-        await quietly(stream.reset)
 
 
 def _connect(ours: Sequence[str]) -> HolePunch:

@@ -39,9 +39,10 @@ from sapo_node.net import addresses, inbound, patches
 from sapo_node.net.gossip_streams import Gossip, GossipStreams
 from sapo_node.net.hole_punch import HolePunching
 from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits, close_link
-from sapo_node.net.interface import AskFailed, Requests
+from sapo_node.net.interface import AskFailed, Reachability, Requests
 from sapo_node.net.peer_records import PeerRecords
 from sapo_node.net.port_mapping import port_to_map
+from sapo_node.net.reachability import AutoNat, seen_by
 from sapo_node.net.relay import Relay
 from sapo_node.net.request_response import Asking
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
@@ -240,6 +241,7 @@ class Session:
         self._streams = GossipStreams(self.host, self.machine, self._records, gossip)
         self.relay = Relay(self.host)
         self.hole_punching = HolePunching(self.host, self)
+        self.autonat = AutoNat(self.host, check=self.check, sources=self.sources)
         self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
             self.swarm,
@@ -399,6 +401,20 @@ class Session:
         port = port_to_map(self.bound)
         at = [f"/ip4/{seen}/tcp/{port}"] if "." in seen and port else []
         return [*filter(None, [self._mapped]), *at]
+
+    async def reachability(self, peer_id: str) -> Reachability:
+        """Ask a connected peer how it sees this node. Raises any error of the library."""
+        seen = await seen_by(self.host, peer_id)
+        public = [each.rpartition("/p2p/")[0] for each in self.advertised if addresses.public_block_of(each)]
+        asked = tuple(self._where.announce or public or self.outer_addresses(addresses.host_of(seen)))
+        is_dialled = bool(asked) and await self.autonat.ask(peer_id, asked)
+        return Reachability(seen, self._local_port(peer_id), asked, is_dialled)
+
+    def _local_port(self, peer_id: str) -> int:
+        """The port of this machine that a peer is connected to; 0 if it is not connected."""
+        remotes = [link.muxed_conn.get_remote_address() for link in self.swarm.get_connections(ID.from_string(peer_id))]
+        sockets = [each.stream.socket for each in self._tcp.opened if each.stream.socket.fileno() != -1]
+        return next((each.getsockname()[1] for each in sockets if each.getpeername()[:2] in remotes), 0)
 
     async def dial_from_listening_port(self, peer_id: str, address: str, *, as_server: bool) -> None:
         """Dial an IPv4 address once, from the port that we listen on."""

@@ -180,6 +180,20 @@ class PortMapped:
         return f"the router forwards {self.address} to this node (by {self.by})"
 
 
+@dataclass(frozen=True, slots=True)
+class Reachability:
+    """How a peer sees this node, by its word."""
+
+    seen: str
+    """The address that our connection with it comes from."""
+    local_port: int
+    """The port of this machine that this connection leaves from."""
+    asked: tuple[str, ...]
+    """The addresses at which the peer was asked to dial this node."""
+    dialled: bool
+    """True if one of them answered."""
+
+
 NetworkNotice = (
     PeerConnected
     | PeerGone

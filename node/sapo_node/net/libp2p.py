@@ -39,6 +39,7 @@ from sapo_node.net.interface import (
     PeerGone,
     PeerInfo,
     PortMapped,
+    Reachability,
     Requests,
     ServiceRestarted,
 )
@@ -272,6 +273,15 @@ class Libp2pNetwork:
         self._session.follow(self._part | self._shared)
         for peer_id in self._dialer.seek_anew(self._shares_topic):
             await self.disconnect(peer_id, "this node now follows other topics, and dialled too many peers")
+
+    async def reachability(self, peer_id: str) -> Reachability:
+        """Ask a connected peer how it sees this node. Raises AskFailed."""
+        try:
+            if self._session is not None:
+                return await self._session.reachability(peer_id)
+        except Exception as error:
+            raise AskFailed(f"{peer_id} did not say how it sees this node: {first_cause(error)}") from error
+        raise AskFailed("the network does not run")
 
     def answered(self) -> tuple[KnownPeer, ...]:
         return self._dialer.all_answered()

@@ -161,11 +161,9 @@ async def _pass_on(one: Any, other: Any) -> None:
     async def copy(source: Any, target: Any) -> None:
         nonlocal left
         try:
-            while data := bytes(await source.read(min(left, PIECE_BYTES))):
+            while data := bytes(await source.read(PIECE_BYTES))[:left]:
                 left -= len(data)
                 await target.write(data)
-                if left <= 0:
-                    break
         except Exception as error:  # noqa: BLE001 - the library raises many errors for a stream that has ended
             log.debug("one end of a circuit ended: %r", error)
         nursery.cancel_scope.cancel()

@@ -37,7 +37,11 @@ async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> No
     )
     channels = {f"/sapo/2/{network_id}/rollouts/0": Channel(accept, 900_000)}
     name = peer_id(bytes(SigningKey(seed).verify_key))
-    requests = Requests("/sapo/test/peers", lambda _peer, _data: ",".join(_reserved(network)).encode())
+
+    async def answer(_peer: str, _data: bytes) -> bytes:
+        return ",".join(each.peer_id for each in network.peers() if each.reserved).encode()
+
+    requests = Requests("/sapo/test/peers", answer)
     network = Libp2pNetwork(settings, name, channels, requests=requests, admit=lambda _: True, notify=say)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
@@ -49,10 +53,6 @@ async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> No
                     for named in (await network.ask(peer.peer_id, b"peers")).decode().split(","):
                         if named != name:
                             network.try_address(peer.peer_id, named, "/p2p-circuit")
-
-
-def _reserved(network: Libp2pNetwork) -> list[str]:
-    return [peer.peer_id for peer in network.peers() if peer.reserved]
 
 
 trio.run(main, *sys.argv[1:])

@@ -148,9 +148,19 @@ def test_a_node_without_a_router_that_maps_ports_runs_on(lab: Lab, node: StartNo
     node(inner, 2, 0, public.at(relay)).until("(connected to )")
 
 
-@pytest.mark.parametrize("kind", [Nat.FULL_CONE, Nat.PORT_RESTRICTED])
-def test_two_nodes_behind_routers_are_connected_by_a_peer_of_both(lab: Lab, node: StartNode, kind: Nat) -> None:
-    relay, *inner = lab.host(), lab.host(lab.router(Nat.PORT_RESTRICTED)), lab.host(lab.router(kind))
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        (Nat.PORT_RESTRICTED, Nat.PORT_RESTRICTED),
+        (Nat.FULL_CONE, Nat.PORT_RESTRICTED),
+        (Nat.FULL_CONE, Nat.SYMMETRIC),
+        (Nat.SYMMETRIC, Nat.FULL_CONE),
+    ],
+)
+def test_two_nodes_behind_routers_are_connected_by_a_peer_of_both(
+    lab: Lab, node: StartNode, kind: Nat, other: Nat
+) -> None:
+    relay, *inner = lab.host(), lab.host(lab.router(kind)), lab.host(lab.router(other))
     public = node(relay, 1, 4001)
     one, two = (node(each, number, 0, public.at(relay)) for number, each in enumerate(inner, 2))
     one.until(f"(connected to {two.peer_id})")

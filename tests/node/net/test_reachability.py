@@ -1,0 +1,77 @@
+"""AutoNAT: a node dials a peer that asks for it, and nobody else."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from libp2p.host.autonat.pb.autonat_pb2 import Message
+from multiaddr import Multiaddr
+
+from sapo_node.net.reachability import AUTONAT, BURST
+from sapo_node.net.relay import read_message, write_message
+
+if TYPE_CHECKING:
+    from conftest import Attack, Attacker, Probe, Start, Until
+
+NOWHERE = "/ip4/127.0.0.1/tcp/9"
+
+
+@pytest.fixture
+async def node(start: "Start") -> "Probe":
+    return await start(1)
+
+
+async def ask(peer: "Attacker", *addresses: str) -> int:
+    """The status that the node answers."""
+    request = Message(type=Message.DIAL)
+    request.dial.peer.id = peer.host.get_id().to_bytes()
+    request.dial.peer.addrs.extend(Multiaddr(each).to_bytes() for each in addresses)
+    stream = await peer.host.new_stream(peer.target, [AUTONAT])
+    await write_message(stream, request)
+    return int((await read_message(stream, Message)).dialResponse.status)
+
+
+def listens_at(peer: "Attacker") -> str:
+    return str(peer.host.get_addrs()[0]).partition("/p2p/")[0]
+
+
+async def test_a_peer_that_can_be_dialled_is_told_so(node: "Probe", attacker: "Attack") -> None:
+    async with attacker(node.address) as peer:
+        assert await ask(peer, listens_at(peer)) == Message.OK
+        assert peer.linked()
+
+
+async def test_a_peer_that_does_not_listen_there_is_told_so(node: "Probe", attacker: "Attack") -> None:
+    async with attacker(node.address) as peer:
+        assert await ask(peer, NOWHERE) == Message.E_DIAL_ERROR
+
+
+async def test_another_machine_than_that_of_the_peer_is_not_dialled(
+    node: "Probe", attacker: "Attack", nursery: trio.Nursery
+) -> None:
+    dialled = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        dialled.append(stream)
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.2")
+    nursery.start_soon(trio.serve_listeners, serve, [listener])
+    async with attacker(node.address) as peer:
+        assert await ask(peer, f"/ip4/127.0.0.2/tcp/{listener.socket.getsockname()[1]}") == Message.E_DIAL_ERROR
+    assert dialled == []
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_peer_that_asks_again_and_again_is_refused(node: "Probe", attacker: "Attack") -> None:
+    async with attacker(node.address) as peer:
+        answers = [await ask(peer, NOWHERE) for _ in range(int(BURST) + 1)]
+    assert answers == [Message.E_DIAL_ERROR] * int(BURST) + [Message.E_DIAL_REFUSED]
+
+
+async def test_a_node_learns_from_a_peer_how_it_is_seen(start: "Start", node: "Probe", until: "Until") -> None:
+    other = await start(2, bootstrap=(node.address,), announce=(NOWHERE,))
+    await until(lambda: other.sees(node))
+    found = await other.network.reachability(node.network.peer_id)
+    assert found.seen == f"/ip4/127.0.0.1/tcp/{found.local_port}"
+    assert found.asked == (NOWHERE,)
+    assert not found.dialled
