@@ -10,7 +10,8 @@ peers that cannot be connected trade through the peers that they share.
 
 A node behind a router reserves at each peer that it dialled. That peer then names it in peer exchange (spec PULL-8).
 The addresses in DCUtR are the word of the other side. So the node dials at most ADDRESSES of them, only addresses of
-the Internet, for DIAL_SECONDS, and meets MEETINGS_RATE peers a second through one relay.
+the Internet, for DIAL_SECONDS, and meets MEETINGS_RATE peers a second through one relay. At most MOST_MET connections
+come about so. A relay that brings its own peers can take these and no others.
 """
 
 import logging
@@ -45,6 +46,7 @@ DCUTR = TProtocol("/libp2p/dcutr")
 
 ADDRESSES = 2  # of a peer that are dialled
 AT_ONCE = 4  # peers that the node meets at one time
+MOST_MET = 8  # connected peers that it met
 MEETING_SECONDS = 12.0  # from the request for a circuit to the end
 DIAL_SECONDS = 6.0
 RETRY_SECONDS = 0.3  # between two attempts at an address
@@ -88,6 +90,8 @@ class HolePunching:
         """By connected peer that was asked for a reservation: our IP address as it sees it. Empty if it refused."""
         self._meeting: list[str] = []
         """The peers that the node meets now. A peer is in it twice if both sides asked for a circuit."""
+        self._met: set[str] = set()
+        """The connected peers that the node met."""
         self._failed: Bounded[str, float] = Bounded(FAILURES)
         """By peer: until when it is not dialled again."""
         self._budget = LinkBudget(
@@ -108,6 +112,7 @@ class HolePunching:
     def left(self, peer_id: str) -> None:
         """A peer is no longer connected."""
         self._relays.pop(peer_id, None)
+        self._met.discard(peer_id)
 
     def meet(self, relay: str, peer_id: str) -> None:
         """Try to connect to a peer that a connected peer relays to, unless that failed within AGAIN_SECONDS."""
@@ -119,6 +124,7 @@ class HolePunching:
         return (
             bool(self._relays.get(relay))
             and len(self._meeting) < AT_ONCE
+            and len(self._met) + len(self._meeting) < MOST_MET
             and self._host.admits(peer_id)
             and not self._host.is_linked(peer_id)
             and now >= self._failed.get(peer_id, 0.0)
@@ -234,6 +240,7 @@ class HolePunching:
                     nursery.start_soon(knock, address)
                 while not self._host.is_linked(peer_id):  # noqa: ASYNC110 - the peer's packet may open it, too
                     await trio.sleep(LOOK_SECONDS)
+                self._met.add(peer_id)
                 nursery.cancel_scope.cancel()
         if late.cancelled_caught:
             self._failed[peer_id] = trio.current_time() + AGAIN_SECONDS

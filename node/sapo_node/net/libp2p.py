@@ -18,7 +18,7 @@ import trio
 from sapo_node.gossip.seen import Seen
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.net import addresses, pcp, port_mapping
-from sapo_node.net.dialer import ENOUGH, Dialer
+from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover, seek
 from sapo_node.net.feelers import Announced, Feelers
 from sapo_node.net.gossip_streams import Gossip
@@ -227,8 +227,7 @@ class Libp2pNetwork:
 
     def try_address(self, by: str, peer_id: str, address: str) -> None:
         if self._session is not None and address == CIRCUIT:
-            if len(self._linked()) < ENOUGH:
-                self._session.hole_punching.meet(by, peer_id)
+            self._session.hole_punching.meet(by, peer_id)
             return
         sources = self._session.sources(by) if self._session is not None else []
         if any(addresses.may_be_followed(address, source) for source in sources):

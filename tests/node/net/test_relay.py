@@ -200,6 +200,15 @@ async def test_a_relay_brings_few_peers_in_a_short_time(bringer: "Attacker") -> 
     assert hole_punch.AT_ONCE <= taken <= hole_punch.MEETINGS_BURST + 1
 
 
+async def test_a_relay_cannot_take_more_connections_than_those_for_met_peers(
+    node: "Probe", bringer: "Attacker"
+) -> None:
+    session = node.network._session
+    assert session is not None
+    session.hole_punching._met.update(map(str, range(hole_punch.MOST_MET)))
+    assert (await offer(bringer, NOBODY))[0] == NO_ROOM
+
+
 async def test_a_relay_cannot_speak_for_a_peer(node: "Probe", bringer: "Attacker") -> None:
     status, stream = await offer(bringer, NOBODY)
     assert status == OK
