@@ -460,7 +460,7 @@ def way_in(found: Reachability) -> Finding:
         name,
         f"{seen}; the router takes another port than this machine ({found.local_port}), so a node behind a router can "
         "connect to this one only if its router lets everybody in",
-        "nothing need be done: rollouts also travel through peers that both nodes have dialled. " + _FORWARD,
+        "rollouts also travel through peers that both nodes have dialled; " + _FORWARD,
     )
 
 

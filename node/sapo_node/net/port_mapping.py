@@ -178,4 +178,4 @@ def _upnp(port: int, seconds: int) -> Mapping:
             router.deleteportmapping(port, "TCP")
         return Mapping(host, port, seconds, "UPnP")
     except Exception as error:  # the library raises only Exception
-        raise MappingError(f"no router maps a port by UPnP: {error}") from error
+        raise MappingError("no router maps a port by UPnP") from error
