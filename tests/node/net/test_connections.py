@@ -1,6 +1,5 @@
 """Finding, losing and finding again: bootstrap, reconnection, other swarms, restart and stop."""
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +8,7 @@ from tests.node.net.conftest import free_port
 
 from sapo_node.net import addresses
 from sapo_node.net.addresses import AddressError, PortBusyError
-from sapo_node.net.host import Session
+from sapo_node.net.gossip_streams import GossipStreams
 from sapo_node.net.interface import (
     BootstrapReached,
     BootstrapUnreachable,
@@ -259,15 +258,15 @@ async def test_a_peer_that_tells_its_topics_while_the_node_starts_is_seen(
     peer = await start(2, bootstrap=(node.address,))
     await until(lambda: node.sees(peer))
     await node.stop()
-    follow = Session.follow
+    run = GossipStreams.run
 
-    async def follow_late(session: Session, topics: Collection[str]) -> None:
-        await until(lambda: session.followed_by(peer.network.peer_id))
-        await follow(session, topics)
+    async def run_late(streams: GossipStreams, **status: Any) -> None:
+        await until(lambda: any(known.follows for known in streams._machine.peers.values()))
+        await run(streams, **status)
 
-    monkeypatch.setattr(Session, "follow", follow_late)
+    monkeypatch.setattr(GossipStreams, "run", run_late)
     again = await start(1, listen=node.address.partition("/p2p/")[0])
-    await until(lambda: again.sees(peer), within=3)
+    await until(lambda: again.sees(peer) and peer.follows(again), within=3)
 
 
 async def chatter(node: "Probe") -> None:
