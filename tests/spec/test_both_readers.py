@@ -14,7 +14,7 @@ from conformance.run import Answer, Implementation, load_cases
 from javascript import javascript
 from mutations import JUDGED, Mutations
 
-COUNT = int(os.environ.get("MUTATIONS", "400"))
+COUNT = int(os.environ.get("MUTATIONS", "200"))
 WITH_OUTPUT = {case.kind for case in load_cases() if case.output}
 
 
