@@ -7,6 +7,7 @@ import pytest
 from context import KEY
 from sapo_node.app.state import SCHEMA
 from sapo_node.storage.database import Database
+from sapo_protocol import TaskSpec, load_manifest, shipped_manifests
 from shared_sandbox import running_sandbox
 from validator_parts import ValidatorParts
 
@@ -39,7 +40,8 @@ def validator(validator_of):
 
 @pytest.fixture(scope="session")
 def _running():
-    with running_sandbox() as sandbox:
+    shipped = [task for name in shipped_manifests() for task in load_manifest(name).tasks]
+    with running_sandbox([*shipped, TaskSpec("lcm", {}, 1)]) as sandbox:
         yield sandbox
 
 

@@ -1,6 +1,6 @@
 """A sandbox that tests share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -9,7 +9,7 @@ import trio
 
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
 from sapo_node.verification.sandbox.sandbox import Sandbox
-from sapo_protocol import TaskSpec, load_manifest, shipped_manifests
+from sapo_protocol import TaskSpec
 
 
 class Shared:
@@ -29,14 +29,13 @@ class Shared:
 
 
 @contextmanager
-def running_sandbox() -> Iterator[Shared]:
-    """Run a sandbox in a thread until the block ends."""
+def running_sandbox(tasks: Iterable[TaskSpec]) -> Iterator[Shared]:
+    """Run a sandbox for these tasks in a thread until the block ends."""
     started: list[Shared] = []
     ready, scope = Event(), trio.CancelScope()
 
     async def run() -> None:
-        shipped = [task for name in shipped_manifests() for task in load_manifest(name).tasks]
-        sandbox = Sandbox([*shipped, TaskSpec("lcm", {}, 1)])
+        sandbox = Sandbox(tasks)
         with scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(sandbox.run)

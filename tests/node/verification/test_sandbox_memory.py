@@ -9,8 +9,8 @@ import pytest
 import evil_plugin
 from sapo_node.verification.sandbox import requests
 from sapo_node.verification.sandbox.requests import Scored, ScoreRequest
-from sapo_node.verification.sandbox.sandbox import Sandbox
 from sapo_protocol import TaskSpec
+from shared_sandbox import running_sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -20,10 +20,14 @@ HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>",))
 TASKS = [TaskSpec("chain_sum", {}, 1), TaskSpec(evil_plugin.DATASET, {}, 1)]
 
 
-@pytest.fixture
-def _evil(tmp_path, monkeypatch):
-    evil_plugin.install(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evil")
+    evil_plugin.install(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        with running_sandbox(TASKS) as running:
+            yield running
 
 
 def kilobytes(sandbox, field):
@@ -39,10 +43,7 @@ def batch(config):
     return [evil, *[ScoreRequest("chain_sum", {}, seed, ()) for seed in range(requests.MAX_BATCH - 1)]]
 
 
-@pytest.mark.usefixtures("_evil")
-async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(nursery):
-    sandbox = Sandbox(TASKS)
-    await nursery.start(sandbox.run)
+async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(sandbox):
     (honest,) = await sandbox.score([HONEST])
     idle = kilobytes(sandbox, "VmRSS")
     for name in evil_plugin.FLOODS:
@@ -54,10 +55,7 @@ async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(nur
     assert sandbox.restarts == 0
 
 
-@pytest.mark.usefixtures("_evil")
-async def test_the_longest_reply_of_the_right_shape_takes_little_memory_of_the_zygote_and_of_the_node(nursery):
-    sandbox = Sandbox(TASKS)
-    await nursery.start(sandbox.run)
+async def test_the_longest_reply_of_the_right_shape_takes_little_memory_of_the_zygote_and_of_the_node(sandbox):
     await sandbox.score([HONEST])
     idle = kilobytes(sandbox, "VmRSS")
     digest = bytes.fromhex(evil_plugin.DIGEST.decode())
