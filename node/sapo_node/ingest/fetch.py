@@ -2,9 +2,9 @@
 
 A body comes from the issuer if it is connected, else from the peer that brought the envelope, else from other peers of
 its topic, which may pass the request on. The node asks the next source after HEDGE_SECONDS, or when the last one has
-failed, and takes the first correct answer. A wrong answer is charged to the peer that sent it. A missing answer is
-charged to nobody: the peer may not have the body. So an issuer that withholds its bodies loses only its own turn
-(`Lottery.credit`).
+failed, and takes the first correct answer. A peer that gave nothing is asked after the others for LATE_SECONDS. A wrong
+answer is charged to the peer that sent it. A missing answer is charged to nobody: the peer may not have the body. So an
+issuer that withholds its bodies loses only its own turn (`Lottery.credit`).
 
     fetcher.begin(turn, done)                # a turn of this node; calls done(turn) with the bodies that came
     await fetcher.pass_on(peer, request)     # afterwards the message store has the bodies that came
@@ -21,6 +21,7 @@ from sapo_node.groups.book import Bodies, Turn
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import ReplayWindow
 from sapo_node.net.interface import AskFailed, ConnectedPeers
+from sapo_node.net.seen_cache import RecentIds
 from sapo_node.processes.bounded import Bounded
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust.constants import Fact
@@ -46,10 +47,12 @@ SOURCES = 5
 """Peers that the node asks for the bodies of one turn, at most."""
 HEDGE_SECONDS = 3.0
 """Seconds after which the node asks the next source as well."""
-HOP_SECONDS = 3.0
-"""Seconds that a source has to answer, for itself and for each hop of the request."""
-FETCH_SECONDS = HOP_SECONDS * (1 + MAX_HOPS)
+ANSWER_SECONDS, HOP_SECONDS = 2.0, 1.0
+"""Seconds that a source has to answer, and those that it has beside them for each hop of the request (DUTY-13)."""
+FETCH_SECONDS = 15.0
 """Seconds for all sources of a turn together."""
+LATE_SECONDS = 60.0
+"""Seconds for which the node asks a peer after all others if it gave nothing, or nothing within HEDGE_SECONDS."""
 LINK_REQUESTS = 2
 """Open requests for bodies to one peer: one that answers late must not block the link."""
 _LINKS = 1_024
@@ -105,6 +108,8 @@ class Fetcher:
         self._network: ConnectedPeers | None = None
         self._nursery: trio.Nursery | None = None
         self._links: Bounded[str, trio.CapacityLimiter] = Bounded(_LINKS)
+        self._late = RecentIds(_LINKS)
+        """The peers that are asked after all others."""
         self._passed_on: dict[bytes, trio.Event] = {}
         """By envelope id, the end of a request that was passed on."""
 
@@ -190,8 +195,9 @@ class Fetcher:
 
     async def _ask(self, network: ConnectedPeers, source: str, fetch: _Fetch, hops: int) -> None:
         """Ask one source for the missing bodies."""
+        begun, before = trio.current_time(), fetch.missing
         try:
-            with charging(self._ledger, source), trio.move_on_after(HOP_SECONDS * (1 + hops)):
+            with charging(self._ledger, source), trio.move_on_after(ANSWER_SECONDS + HOP_SECONDS * hops):
                 async with self._limiter(source):
                     request = GetRequest((InventoryItem(fetch.rollout.opened.envelope_id, fetch.missing),), hops)
                     answer = await network.ask(source, encode_request(request))
@@ -199,21 +205,23 @@ class Fetcher:
                     _, bodies = decode_message(delivered.message, self._manifest)
                     fetch.add(match_bodies(fetch.rollout.opened, fetch.rollout.header, bodies).bodies)
         finally:
+            if fetch.missing == before or trio.current_time() >= begun + HEDGE_SECONDS:
+                self._late.add(source.encode(), LATE_SECONDS)
             fetch.end_answer()
 
     def _sources(self, rollout: Rollout, *, without: str = "") -> Sequence[str]:
-        """The connected peers that may have the bodies, the likeliest first; free links before those in use."""
+        """The connected peers that may have the bodies, the likeliest first; late peers and links in use come last."""
         peers = self._network.peers() if self._network is not None else ()
         topic = topic_of(self._manifest, rollout.opened.issuer, rollout.header.epoch)
         others = [each.peer_id for each in peers if topic in each.follows]
         first = (peer_id(rollout.opened.issuer), self._message_store.bringer(rollout.opened.envelope_id))
         connected = {each.peer_id for each in peers} - {without}
         sources = dict.fromkeys((*first, *self._rng.sample(others, len(others))))
-        return sorted(filter(connected.__contains__, sources), key=self._is_busy)
+        return sorted(filter(connected.__contains__, sources), key=self._is_last)
 
-    def _is_busy(self, peer: str) -> bool:
+    def _is_last(self, peer: str) -> bool:
         limiter = self._links.get(peer)
-        return limiter is not None and limiter.available_tokens == 0
+        return self._late.has(peer.encode()) or (limiter is not None and limiter.available_tokens == 0)
 
     def _limiter(self, peer: str) -> trio.CapacityLimiter:
         limiter = self._links.get(peer) or trio.CapacityLimiter(LINK_REQUESTS)

@@ -274,6 +274,21 @@ async def test_a_peer_that_stalls_costs_a_few_seconds(node, autojump_clock):
     assert seconds == pytest.approx(fetch.HEDGE_SECONDS + 0.1)
 
 
+async def test_a_peer_that_stalled_is_asked_after_the_others(node, autojump_clock):
+    whole = await node.receives_envelope()
+    network = await node.is_connected(whole, BRINGER, OTHERS[0])
+    network.seconds[BRINGER] = 60
+    await node.draw_and_fetch()
+    network.asked.clear()
+    second = round_of(node.author, counter=1)
+    await node.validator.verdict(message_of(bare(second)), BRINGER)
+    network.whole = second
+    turn, seconds = await node.draw_and_fetch()
+    assert turn.missing == 0
+    assert network.asked == [(OTHERS[0], MAX_HOPS)]
+    assert seconds == pytest.approx(0.1)
+
+
 async def test_the_bodies_of_a_part_are_kept_and_the_next_peer_is_asked_for_the_rest(node, autojump_clock):
     whole = await node.receives_envelope(groups=2)
     network = await node.is_connected(whole, BRINGER, OTHERS[0])
@@ -293,7 +308,7 @@ async def test_a_withheld_body_ends_its_turn_in_bounded_time_after_a_bounded_num
     network.seconds = dict.fromkeys((BRINGER, *OTHERS), 60)
     turn, seconds = await node.draw_and_fetch()
     assert turn.missing == 1
-    assert seconds == pytest.approx(fetch.FETCH_SECONDS)
+    assert seconds <= fetch.FETCH_SECONDS
     assert len(network.asked) == fetch.SOURCES
 
 
@@ -333,7 +348,7 @@ async def test_a_withheld_body_is_a_turn_without_a_group_and_no_offence(node, wi
 async def test_bodies_that_come_after_a_round_are_verified_in_the_next(node, autojump_clock):
     whole = await node.receives_envelope()
     network = await node.is_connected(whole, BRINGER)
-    network.seconds[BRINGER] = verification.WAIT_SECONDS + 1
+    network.seconds[BRINGER] = verification.WAIT_SECONDS + 0.5
     await node.scheduler.verify_pending(4)
     assert node.book.per_peer() == {}
     await trio.sleep(2)
