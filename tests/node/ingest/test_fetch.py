@@ -399,6 +399,14 @@ async def test_many_peers_that_request_one_body_cause_one_request(node, passing,
     assert len(network.asked) == 1
 
 
+async def test_a_node_that_passes_a_request_on_answers_before_the_asker_gives_up(node, passing, autojump_clock):
+    whole, network = passing
+    network.seconds[BRINGER] = 60
+    begun = trio.current_time()
+    assert await node.answer(wanting(whole, 2)) is not None
+    assert trio.current_time() - begun < fetch.ANSWER_SECONDS + 2 * fetch.HOP_SECONDS
+
+
 async def test_a_passed_on_request_that_fails_is_one_request(node, passing, autojump_clock):
     whole, network = passing
     network.says[BRINGER] = nothing
