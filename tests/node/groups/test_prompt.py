@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context import context_of
+from fetching import turn_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import LearnerOptions
@@ -139,5 +140,5 @@ async def test_groups_of_a_peer_name_the_configuration_of_their_task(twice, auth
     of_twice = replace(author, manifest=twice)
     groups, bodies, _ = zip(*(right_and_wrong(of_twice, k) for k in range(16)), strict=True)
     verifier = Verifier(context_of(twice, random.Random(1)), OpenScorer(), Ledger(database))
-    verified = await verifier.verify(rollout(of_twice, groups, bodies))
+    verified = await verifier.verify(turn_of(verifier, rollout(of_twice, groups, bodies)))
     assert {group.dataset for group in verified.values()} == NAMES

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from context import context_of
+from fetching import turn_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.app.state import SCHEMA, state_folder
 from sapo_node.cli.main import main
@@ -39,7 +40,7 @@ def keeper(author, manifest, rng, database, book):
         made = [right_and_wrong(author, k, counter=counter, right=right) for k in range(2)]
         groups, bodies, _ = zip(*made, strict=True)
         opened = rollout(author, groups, list(bodies), counter=counter)
-        found = await verifier.verify(opened)
+        found = await verifier.verify(turn_of(verifier, opened))
         book.judge(opened, found)
         return [each for each in found.values() if isinstance(each, VerifiedGroup)]
 
