@@ -107,7 +107,7 @@ class Fetcher:
         self._window = window
         self._network: ConnectedPeers | None = None
         self._nursery: trio.Nursery | None = None
-        self._links: Bounded[str, trio.CapacityLimiter] = Bounded(_LINKS)
+        self._links: Bounded[str, trio.Semaphore] = Bounded(_LINKS)
         self._late = RecentIds(_LINKS)
         """The peers that are asked after all others."""
         self._passed_on: dict[bytes, trio.Event] = {}
@@ -198,7 +198,7 @@ class Fetcher:
         begun, before = trio.current_time(), fetch.missing
         try:
             with charging(self._ledger, source), trio.move_on_after(ANSWER_SECONDS + HOP_SECONDS * hops):
-                async with self._limiter(source):
+                async with self._slots(source):
                     request = GetRequest((InventoryItem(fetch.rollout.opened.envelope_id, fetch.missing),), hops)
                     answer = await network.ask(source, encode_request(request))
                 for delivered in decode_delivery(answer, request, self._manifest):
@@ -220,10 +220,10 @@ class Fetcher:
         return sorted(filter(connected.__contains__, sources), key=self._is_last)
 
     def _is_last(self, peer: str) -> bool:
-        limiter = self._links.get(peer)
-        return self._late.has(peer.encode()) or (limiter is not None and limiter.available_tokens == 0)
+        slots = self._links.get(peer)
+        return self._late.has(peer.encode()) or (slots is not None and slots.value == 0)
 
-    def _limiter(self, peer: str) -> trio.CapacityLimiter:
-        limiter = self._links.get(peer) or trio.CapacityLimiter(LINK_REQUESTS)
-        self._links[peer] = limiter
-        return limiter
+    def _slots(self, peer: str) -> trio.Semaphore:
+        slots = self._links.get(peer) or trio.Semaphore(LINK_REQUESTS)
+        self._links[peer] = slots
+        return slots

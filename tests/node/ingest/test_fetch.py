@@ -407,6 +407,20 @@ async def test_a_node_that_passes_a_request_on_answers_before_the_asker_gives_up
     assert trio.current_time() - begun < fetch.ANSWER_SECONDS + 2 * fetch.HOP_SECONDS
 
 
+async def test_a_request_that_comes_back_over_another_peer_ends(node, autojump_clock):
+    whole = await node.receives_envelope()
+    network = await node.is_connected(whole, BRINGER)
+    direct = network.ask
+
+    async def ask(peer, data):
+        await node.responder.answer(OTHERS[0], data)  # the bringer knows no other peer that may have the body
+        return await direct(peer, data)
+
+    network.ask = ask
+    turn, _ = await node.draw_and_fetch()
+    assert turn.missing == 0
+
+
 async def test_a_passed_on_request_that_fails_is_one_request(node, passing, autojump_clock):
     whole, network = passing
     network.says[BRINGER] = nothing
