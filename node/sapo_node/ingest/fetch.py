@@ -17,11 +17,11 @@ from dataclasses import replace
 
 import trio
 
+from sapo_node.gossip.seen import RecentIds
 from sapo_node.groups.book import Bodies, Turn
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import ReplayWindow
 from sapo_node.net.interface import AskFailed, ConnectedPeers
-from sapo_node.net.seen_cache import RecentIds
 from sapo_node.processes.bounded import Bounded
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust.constants import Fact
@@ -206,7 +206,7 @@ class Fetcher:
                     fetch.add(match_bodies(fetch.rollout.opened, fetch.rollout.header, bodies).bodies)
         finally:
             if fetch.missing == before or trio.current_time() >= begun + HEDGE_SECONDS:
-                self._late.add(source.encode(), LATE_SECONDS)
+                self._late.add(source.encode(), trio.current_time(), LATE_SECONDS)
             fetch.end_answer()
 
     def _sources(self, rollout: Rollout, *, without: str = "") -> Sequence[str]:
@@ -221,7 +221,7 @@ class Fetcher:
 
     def _is_last(self, peer: str) -> bool:
         slots = self._links.get(peer)
-        return self._late.has(peer.encode()) or (slots is not None and slots.value == 0)
+        return self._late.has(peer.encode(), trio.current_time()) or (slots is not None and slots.value == 0)
 
     def _slots(self, peer: str) -> trio.Semaphore:
         slots = self._links.get(peer) or trio.Semaphore(LINK_REQUESTS)
