@@ -32,8 +32,9 @@ with them: {ITEMS} items for what the best constant answer earns on average and 
 {COMPARED} items for the share of honest answers that is accepted, ours and by the library's own scorer. An honest
 answer is the reference in seven forms: as it is, in a box, dollars, bold, backticks, a fence or a sentence. `same` says
 that prompt and answer of {COMPARED} items are equal on VERSIONS, each with PYTHONHASHSEED
-{", ".join(map(str, HASH_SEEDS))}. `SmolLM2` is the share of correct completions of SmolLM2-135M-Instruct before any
-training, where it was measured. `python -m research.datasets` measures what is missing and writes this page.
+{", ".join(map(str, HASH_SEEDS))}. `SmolLM2` is the share of 64 completions of
+SmolLM2-135M-Instruct that is correct before any training, to held-out prompts behind up to three worked examples, where
+it was measured. `python -m research.datasets` measures what is missing and writes this page.
 
 | {" | ".join(COLUMNS)} |
 {"|---" * len(COLUMNS)}|
