@@ -19,7 +19,7 @@ from typing import Any
 
 from sapo_protocol import LocalError, RemoteError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of the tables. The node refuses a state with other tables."""
 MAX_VALUE_BYTES = 2**26
 """Bytes of one value, at most. JSON takes up to 22 times its size when it is read, and SQLite would take 1 GB of it."""

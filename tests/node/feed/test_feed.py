@@ -222,7 +222,7 @@ async def test_a_trainer_that_trained_and_saved_without_a_report_goes_on_with_th
 
 async def until_step_back(node, trainer):
     """Train on an external group, then answer everything incorrectly until the watch over the local reward objects."""
-    for number in range(4):
+    for number in range(8):
         node.offer(*([0] if number == 2 else []))
         await in_thread(partial(trainer.step, saved=min(number + 1, 2)))
     trainer.skilled = False

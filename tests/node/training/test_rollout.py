@@ -18,6 +18,7 @@ from sapo_node.cli.tables import answer_table
 from sapo_node.contributors.rounds import MAX_FAILED_ROUNDS
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import TaskAnswers
+from sapo_node.ingest import validator
 from sapo_node.net.in_memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext
@@ -125,7 +126,10 @@ async def test_a_node_that_contributes_verifies_and_keeps_its_ledger(fast, autoj
     assert contributor.node.ledger.of(learner.id).trust > 0.5
 
 
-async def test_a_round_that_nobody_needs_is_trained_on_and_is_neither_sent_nor_stored_for_peers(fast, autojump_clock):
+async def test_a_round_that_nobody_needs_is_trained_on_and_is_neither_sent_nor_stored_for_peers(
+    fast, monkeypatch, autojump_clock
+):
+    monkeypatch.setattr(validator, "FEW_ISSUERS", -1)  # the swarm of one node counts as a large one
     member = Member(1, replace(fast, inline_bytes=1_024), MemoryHub(), contributes=False, eval_every=0)
     await play(50, member)
     sent = {(rollout.header.epoch, rollout.header.counter) for _, rollout in member.sent}
