@@ -190,7 +190,7 @@ class Machine:
         self._actions += [Offended(name, cause), Disconnect(name, cause)]
         self.gone(name)
 
-    # What a peer sends.
+    # RPCs of peers.
 
     def received(self, name: str, stream: int, frame: bytes, now: float) -> Iterator[Action]:
         """Process one RPC of a peer. The node is asked about each of its messages before the next one is looked at."""

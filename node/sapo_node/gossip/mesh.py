@@ -33,7 +33,7 @@ BACK_OFFS = 1024  # peers in back-off
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
-    """What the meshes of all topics share."""
+    """The peers, scores, random numbers and defences that all topics have in common."""
 
     peers: dict[str, Peer]
     scores: Scores
@@ -44,7 +44,7 @@ class Swarm:
         return self.scores.score(now, peer)
 
     def sample(self, peers: Iterable[str], count: int) -> list[str]:
-        """So many of these peers at random, or all if there are fewer. Equal seeds choose equal peers."""
+        """`count` of these peers at random, or all if there are fewer. Equal seeds choose equal peers."""
         ordered = sorted(peers)
         return self.rng.sample(ordered, max(0, min(count, len(ordered))))
 

@@ -1,4 +1,4 @@
-"""What waits to be sent to each peer, and how it is put into RPCs.
+"""Queues of what is to be sent, one for each peer, which are written as RPCs.
 
 A writer pulls the next frame when it can write, so messages that wait for one peer share an RPC. Control messages that
 wait are merged: of a topic only the last GRAFT or PRUNE and the newest IHAVE are sent.
@@ -35,7 +35,7 @@ class Outboxes:
 
 
 class Outbox:
-    """What waits for one peer. While it is closed, because there is no stream to the peer, it takes nothing."""
+    """The queue for one peer. While there is no stream to the peer the outbox is closed, and takes nothing."""
 
     def __init__(self, peer: str, shared: Outboxes) -> None:
         self.is_open = False

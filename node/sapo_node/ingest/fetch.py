@@ -19,7 +19,7 @@ import trio
 
 from sapo_node.gossip.seen import RecentIds
 from sapo_node.groups.book import Bodies, Turn
-from sapo_node.ingest.store import MessageStore
+from sapo_node.ingest.store import MessageStore, bits_of
 from sapo_node.ingest.validator import ReplayWindow
 from sapo_node.net.interface import AskFailed, ConnectedPeers
 from sapo_node.processes.bounded import Bounded
@@ -165,7 +165,7 @@ class Fetcher:
 
     def _complete(self, turn: Turn, fetch: _Fetch) -> Turn:
         """The turn with the bodies that came. A group whose body gossip brought meanwhile waits in the book again."""
-        came = sum(1 << k for k, body in enumerate(fetch.bodies) if body is not None)
+        came = bits_of(tuple(fetch.bodies))
         known = self._window.add(turn.rollout.opened.envelope_id, came)
         bodies = tuple(new or old for new, old in zip(fetch.bodies, turn.rollout.bodies, strict=True))
         groups = tuple(k for k in turn.groups if not known >> k & 1)

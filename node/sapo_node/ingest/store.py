@@ -29,7 +29,12 @@ class _Kept:
         return len(self.envelope) + sum(map(len, filter(None, self.bodies)))
 
     def held(self) -> int:
-        return sum(1 << k for k, body in enumerate(self.bodies) if body is not None)
+        return bits_of(self.bodies)
+
+
+def bits_of(bodies: Bodies) -> int:
+    """The bodies that are there, as bits by k."""
+    return sum(1 << k for k, body in enumerate(bodies) if body is not None)
 
 
 class MessageStore:

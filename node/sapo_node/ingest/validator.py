@@ -19,7 +19,7 @@ from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.book import Book
 from sapo_node.groups.lottery import ENDED_LINK
 from sapo_node.groups.wire import WIRE, Wire
-from sapo_node.ingest.store import MessageStore
+from sapo_node.ingest.store import MessageStore, bits_of
 from sapo_node.processes.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
@@ -426,8 +426,3 @@ class Ingest:
             )
             raise _Ignore(Ignored.EQUIVOCATION)
         self._book.forget(self._equivocation_handler.ban(proof, publish=publish))
-
-
-def bits_of(bodies: tuple[bytes | None, ...]) -> int:
-    """The bodies that are there, as bits by k."""
-    return sum(1 << k for k, body in enumerate(bodies) if body is not None)

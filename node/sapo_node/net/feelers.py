@@ -34,7 +34,7 @@ _NETWORKS = 1_024  # of which the failures are remembered
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What a connected peer announces."""
+    """The addresses that a connected peer announces."""
 
     addresses: tuple[str, ...]
     claimed: bool

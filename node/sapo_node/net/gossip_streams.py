@@ -1,8 +1,8 @@
 """Drives the gossip machine over the streams of a host: reads the streams of peers, and keeps one of its own to each.
 
-On our stream a peer hears what we follow, and all our gossip. Peers come back before their old connection has ended,
-dial while they are dialled, answer late, and reset streams. So one task for each connected peer opens our stream,
-writes to it until it ends, and opens the next one after a pause.
+Our stream to a peer carries our subscriptions and all our gossip. Peers come back before their old connection has
+ended, dial while they are dialled, answer late, and reset streams. So one task for each connected peer opens our
+stream, writes to it until it ends, and opens the next one after a pause.
 """
 
 import logging
@@ -21,7 +21,7 @@ from sapo_node.gossip.actions import Action, Ask, Disconnect, Foreign, Joined, O
 from sapo_node.gossip.machine import Machine
 from sapo_node.gossip.rpc import PROTOCOL, Frames
 from sapo_node.gossip.verdict import Verdict
-from sapo_node.net.inbound import CLOSE_SECONDS, NOT_ADMITTED, quietly
+from sapo_node.net.inbound import NOT_ADMITTED, quietly, shielded
 from sapo_node.net.interface import Admit, Channel
 from sapo_node.net.peer_records import PeerRecords
 from sapo_node.net.settings import NETWORK_DEFENDED, NetworkDefences
@@ -204,8 +204,7 @@ class GossipStreams:
             self._machine.unwritable(name)
             # Otherwise the peer would read from it for as long as the connection lasts: it charges us for what we did
             # not finish, and refuses the streams of a peer with too many.
-            with trio.CancelScope(deadline=trio.current_time() + CLOSE_SECONDS, shield=True):
-                await quietly(stream.reset)
+            await shielded(stream.reset)
 
     # The streams of peers.
 
@@ -279,10 +278,7 @@ class GossipStreams:
         verdict = Verdict.BUSY
         try:
             if self._gossip.admit(ask.peer):
-                verdict = await self._gossip.channels[ask.topic.decode()].handle(ask.peer, ask.data)
-        except Exception:  # An error of the node must not end the peer's connection or the service.
-            log.exception("the message handler failed; the message is ignored")
-            verdict = Verdict.IGNORE
+                verdict = await self._gossip.channels[ask.topic.decode()].ask(ask.peer, ask.data)
         finally:
             self.perform(self._machine.settle(ask.key, verdict, trio.current_time()))
 

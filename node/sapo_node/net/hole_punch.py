@@ -34,8 +34,8 @@ from libp2p.relay.circuit_v2.pb.dcutr_pb2 import HolePunch
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses
-from sapo_node.net.inbound import ProtocolBroken, quietly
-from sapo_node.net.reachability import end, seen_by
+from sapo_node.net.inbound import ProtocolBroken, quietly, shielded
+from sapo_node.net.reachability import seen_by
 from sapo_node.net.relay import HOP, STOP, read_message, write_message
 from sapo_node.processes.bounded import Bounded
 from sapo_node.processes.link_budget import LinkBudget
@@ -151,7 +151,7 @@ class HolePunching:
             granted = (await read_message(stream, HopMessage)).status == circuit_pb2.OK
         finally:
             if not granted:
-                await end(stream)
+                await shielded(stream.reset)
         if not granted:
             raise ProtocolBroken("refused")
         return stream
@@ -200,7 +200,7 @@ class HolePunching:
         except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed attempt
             log.debug("meeting %s through %s failed: %r", peer_id, relay, error)
         finally:
-            await end(stream)
+            await shielded(stream.reset)
 
     @asynccontextmanager
     async def _circuit(self, stream: Any, peer_id: str, *, initiator: bool) -> AsyncIterator[Any]:

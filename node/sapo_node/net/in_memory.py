@@ -7,7 +7,6 @@ sequence).
 """
 
 import heapq
-import logging
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +32,6 @@ from sapo_node.net.interface import (
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
-
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +229,7 @@ class MemoryNetwork:
         self._seen.ask(key, trio.current_time())
         verdict = Verdict.BUSY
         try:
-            verdict = await self._channels[topic].handle(sender, data)
-        except Exception:  # as on libp2p: an error of the node does not end its network
-            log.exception("the message handler failed; the message is ignored")
-            verdict = Verdict.IGNORE
+            verdict = await self._channels[topic].ask(sender, data)
         finally:
             self._seen.settle(key, verdict, trio.current_time())
         if verdict is Verdict.ACCEPT:

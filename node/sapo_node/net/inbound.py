@@ -288,3 +288,9 @@ async def quietly(close: Callable[[], Any]) -> None:
         await close()
     except Exception as error:  # noqa: BLE001 - see above
         log.debug("closing failed: %r", error)
+
+
+async def shielded(close: Callable[[], Any]) -> None:
+    """Close something within CLOSE_SECONDS, also while this task is cancelled. Errors are only logged."""
+    with trio.CancelScope(deadline=trio.current_time() + CLOSE_SECONDS, shield=True):
+        await quietly(close)

@@ -5,6 +5,7 @@ calls `Admit` when a peer connects, and for each message. It reports to `Notify`
 network never charges or bans a peer: only the node does, in `Handle` and `Admit`.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +18,7 @@ from sapo_protocol.errors import LocalError
 if TYPE_CHECKING:
     from trio_typing import TaskStatus  # libp2p brings these stubs, and they hide trio's own types
 
+log = logging.getLogger(__name__)
 
 Handle = Callable[[str, bytes], Awaitable[Verdict]]
 """`handle(peer id of the sender, message)`. It must be quick, because that peer's next message waits for it."""
@@ -38,6 +40,14 @@ class Channel:
             raise MessageTooLargeError(
                 f"a message of {len(data)} bytes exceeds the limit of {self.max_bytes}: share less"
             )
+
+    async def ask(self, sender: str, data: bytes) -> Verdict:
+        """The verdict of the node on a message of a peer; IGNORE if the handler fails."""
+        try:
+            return await self.handle(sender, data)
+        except Exception:  # An error of the node must not end the peer's connection or the service.
+            log.exception("the message handler failed; the message is ignored")
+            return Verdict.IGNORE
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,8 +143,7 @@ class Libp2pNetwork:
                 def up() -> None:
                     self._listen = session.bound  # the next session takes the same ports
                     self.addresses = session.advertised
-                    nursery.start_soon(self._seek_peers, stop)
-                    nursery.start_soon(self._map_port, session, stop)
+                    nursery.start_soon(self._seek_peers, session, stop)
                     nursery.start_soon(session.hole_punching.run)
                     self._up.set()
                     ready()
@@ -181,8 +180,10 @@ class Libp2pNetwork:
             brought=self._brought.__getitem__,
         )
 
-    async def _seek_peers(self, stop: trio.Event) -> None:
+    async def _seek_peers(self, session: Session, stop: trio.Event) -> None:
+        """Dial peers, and let peers dial this node, until `stop` is set."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._map_port, session)
             nursery.start_soon(self._dialer.run)
             nursery.start_soon(self._feelers.run)
             for text in self._seeds:
@@ -194,8 +195,8 @@ class Libp2pNetwork:
             await stop.wait()
             nursery.cancel_scope.cancel()
 
-    async def _map_port(self, session: Session, stop: trio.Event) -> None:
-        """Ask the router to forward the listening port, until `stop` is set."""
+    async def _map_port(self, session: Session) -> None:
+        """Have the router forward the listening port, until cancelled."""
         port = port_mapping.port_to_map(session.bound)
         if not self._settings.map_port or self._announce or port is None:
             return
@@ -207,10 +208,7 @@ class Libp2pNetwork:
             self._notify(PortMapped(outer, mapping.by if mapping else ""))
 
         nonce = hashlib.blake2b(b"port mapping", key=self._settings.seed, digest_size=pcp.NONCE_BYTES).digest()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(port_mapping.keep_mapping, port_mapping.ways_here(nonce), port, changed)
-            await stop.wait()
-            nursery.cancel_scope.cancel()
+        await port_mapping.keep_mapping(port_mapping.ways_here(nonce), port, changed)
 
     async def publish(self, topic: str, data: bytes) -> None:
         self._channels[topic].require_fits(data)

@@ -1,6 +1,6 @@
 """Signed peer records: a peer signs the addresses at which it can be dialled (libp2p specs, RFC 0002 and 0003).
 
-A record only adds addresses. `Session.places` decides which of them are used.
+A record only adds addresses. `Session.recorded` gives them, and `feelers` dials them before any is told to others.
 """
 
 from typing import Any

@@ -20,7 +20,7 @@ from libp2p.peer.id import ID
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses
-from sapo_node.net.inbound import CLOSE_SECONDS, quietly
+from sapo_node.net.inbound import quietly, shielded
 from sapo_node.net.relay import read_message, write_message
 from sapo_node.processes.link_budget import LinkBudget
 
@@ -40,13 +40,7 @@ async def seen_by(host: Any, peer_id: str) -> str:
     try:
         return addresses.text_of(Multiaddr((await read_message(stream, Identify)).observed_addr))
     finally:
-        await end(stream)
-
-
-async def end(stream: Any) -> None:
-    """Reset a stream, also while cancelled."""
-    with trio.CancelScope(deadline=trio.current_time() + CLOSE_SECONDS, shield=True):
-        await quietly(stream.reset)
+        await shielded(stream.reset)
 
 
 class AutoNat:
@@ -79,7 +73,7 @@ class AutoNat:
             await write_message(stream, request)
             answer = await read_message(stream, Message)
         finally:
-            await end(stream)
+            await shielded(stream.reset)
         return bool(answer.dialResponse.status == Message.OK)
 
     async def _serve(self, stream: Any) -> None:

@@ -19,7 +19,7 @@ from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 
 from sapo_node.gossip.seen import RecentIds
-from sapo_node.net.inbound import CLOSE_SECONDS, ProtocolBroken, quietly
+from sapo_node.net.inbound import ProtocolBroken, quietly, shielded
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_protocol import Layer, RemoteError
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
@@ -64,8 +64,7 @@ class Asking:
         finally:
             if stream is not None:
                 # Also if this is cancelled: the peer serves no other request of this node while the stream is open.
-                with trio.CancelScope(deadline=trio.current_time() + CLOSE_SECONDS, shield=True):
-                    await quietly(stream.reset if answer is None else stream.close)
+                await shielded(stream.reset if answer is None else stream.close)
         return answer
 
     async def _serve(self, stream: Any) -> None:

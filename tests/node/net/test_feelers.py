@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from math import inf
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -20,8 +21,12 @@ class World:
     open_dials: int = 0
     most_dials: int = 0
 
-    def feelers(self) -> Feelers:
-        return Feelers(self.dial, self.announced.__getitem__, lambda *result: self.results.append(result))
+    def __post_init__(self) -> None:
+        self.probe = Feelers(self.dial, self.announced.__getitem__, lambda *result: self.results.append(result))
+
+    def meet(self, peer: str, *addresses: str, network: str = "net", claimed: bool = False) -> None:
+        self.announced[peer] = Announced(addresses, claimed, network)
+        self.probe.met(peer)
 
     async def dial(self, _peer: str, address: str) -> None:
         self.dialled.append((address, trio.current_time()))
@@ -33,18 +38,16 @@ class World:
             self.open_dials -= 1
 
 
-def meet(world: World, probe: Feelers, peer: str, *addresses: str, network: str = "net", claimed: bool = False) -> None:
-    world.announced[peer] = Announced(addresses, claimed, network)
-    probe.met(peer)
-
-
-async def test_a_peer_that_joins_is_dialled_within_a_second_and_once(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+@pytest.fixture
+def world(nursery: trio.Nursery) -> World:
+    """A world whose feelers run."""
     world = World()
-    probe = world.feelers()
-    nursery.start_soon(probe.run)
-    meet(world, probe, "peer", "closed", "open")
+    nursery.start_soon(world.probe.run)
+    return world
+
+
+async def test_a_peer_that_joins_is_dialled_within_a_second_and_once(world: World, autojump_clock: MockClock) -> None:
+    world.meet("peer", "closed", "open")
     await trio.sleep(feelers.DIAL_SECONDS + 1)
     assert world.results == [("peer", "open", "net")]
     await trio.sleep(10 * feelers.AGAIN_SECONDS)
@@ -52,32 +55,26 @@ async def test_a_peer_that_joins_is_dialled_within_a_second_and_once(
 
 
 async def test_a_peer_that_does_not_answer_is_dialled_again_until_it_leaves(
-    nursery: trio.Nursery, autojump_clock: MockClock
+    world: World, autojump_clock: MockClock
 ) -> None:
-    world = World()
-    probe = world.feelers()
-    nursery.start_soon(probe.run)
-    meet(world, probe, "peer", "closed")
+    world.meet("peer", "closed")
     await trio.sleep(2.5 * feelers.AGAIN_SECONDS)
     assert world.results == [("peer", "", "net")] * 3
-    probe.left("peer")
+    world.probe.left("peer")
     await trio.sleep(10 * feelers.AGAIN_SECONDS)
     assert len(world.dialled) == 3
 
 
 async def test_silent_peers_of_some_networks_make_another_network_wait_for_their_first_dials_only(
-    nursery: trio.Nursery, autojump_clock: MockClock
+    world: World, autojump_clock: MockClock
 ) -> None:
-    world = World()
-    probe = world.feelers()
-    nursery.start_soon(probe.run)
     for number in range(40):
-        meet(world, probe, f"silent {number}", "closed", network=f"attacker {number % (feelers.AT_ONCE - 1)}")
+        world.meet(f"silent {number}", "closed", network=f"attacker {number % (feelers.AT_ONCE - 1)}")
     await trio.sleep(1)
-    meet(world, probe, "honest", "open", network="home")
+    world.meet("honest", "open", network="home")
     await trio.sleep(feelers.AT_ONCE * feelers.DIAL_SECONDS)
     assert ("honest", "open", "home") in world.results
-    meet(world, probe, "another", "open", network="home")
+    world.meet("another", "open", network="home")
     await trio.sleep(1)
     assert ("another", "open", "home") in world.results
     await trio.sleep(60)
@@ -85,63 +82,48 @@ async def test_silent_peers_of_some_networks_make_another_network_wait_for_their
 
 
 async def test_a_network_whose_peers_name_a_victim_causes_one_dial_in_ten_minutes(
-    nursery: trio.Nursery, autojump_clock: MockClock
+    world: World, autojump_clock: MockClock
 ) -> None:
-    world = World()
-    probe = world.feelers()
-    nursery.start_soon(probe.run)
     for number in range(40):
-        meet(world, probe, f"liar {number}", f"victim {number}", claimed=True)
-    meet(world, probe, "honest", "open", network="home", claimed=True)
+        world.meet(f"liar {number}", f"victim {number}", claimed=True)
+    world.meet("honest", "open", network="home", claimed=True)
     await trio.sleep(feelers.FAILED_SECONDS)
     assert ("honest", "open", "home") in world.results
     assert len([address for address, _ in world.dialled if address.startswith("victim")]) == 1
 
 
 async def test_a_peer_without_an_address_makes_no_other_of_its_network_wait(
-    nursery: trio.Nursery, autojump_clock: MockClock
+    world: World, autojump_clock: MockClock
 ) -> None:
-    world = World()
-    probe = world.feelers()
-    nursery.start_soon(probe.run)
-    meet(world, probe, "behind a router")
+    world.meet("behind a router")
     await trio.sleep(1)
-    meet(world, probe, "open", "open", claimed=True)
+    world.meet("open", "open", claimed=True)
     await trio.sleep(1)
     assert ("open", "open", "net") in world.results
 
 
 async def test_an_attacker_that_leaves_and_comes_back_with_another_claim_causes_no_further_dial(
-    nursery: trio.Nursery, autojump_clock: MockClock
+    world: World, autojump_clock: MockClock
 ) -> None:
-    world = World()
-    probe = world.feelers()
-    nursery.start_soon(probe.run)
     for number in range(40):
-        meet(world, probe, f"liar {number}", f"victim {number}", claimed=True)
+        world.meet(f"liar {number}", f"victim {number}", claimed=True)
         await trio.sleep(1)
-        probe.left(f"liar {number}")
+        world.probe.left(f"liar {number}")
     assert len(world.dialled) == 1
 
 
-async def test_at_most_ten_dials_begin_in_a_second(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    world = World()
-    probe = world.feelers()
-    nursery.start_soon(probe.run)
+async def test_at_most_ten_dials_begin_in_a_second(world: World, autojump_clock: MockClock) -> None:
     for number in range(40):
-        meet(world, probe, f"peer {number}", "open", network=f"network {number}")
+        world.meet(f"peer {number}", "open", network=f"network {number}")
     await trio.sleep(5)
     assert len(world.dialled) <= 5 / feelers.PAUSE_SECONDS + 1
 
 
 async def test_peers_of_one_network_are_dialled_at_one_time_until_one_does_not_answer(
-    nursery: trio.Nursery, autojump_clock: MockClock
+    world: World, autojump_clock: MockClock
 ) -> None:
-    world = World()
-    probe = world.feelers()
-    nursery.start_soon(probe.run)
     for number in range(8):
-        meet(world, probe, f"peer {number}", "closed")
+        world.meet(f"peer {number}", "closed")
     await trio.sleep(feelers.DIAL_SECONDS + 0.5)
     assert world.most_dials == feelers.AT_ONCE
     await trio.sleep(feelers.DIAL_SECONDS)
