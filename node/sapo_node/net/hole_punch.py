@@ -135,12 +135,12 @@ class HolePunching:
         try:
             stream = await self._ask(relay, HopMessage(type=HopMessage.RESERVE))
             await quietly(stream.close)
-            seen = addresses.canonical(addresses.host_of(await seen_by(self._libp2p, relay)))
+            seen, _ = await seen_by(self._libp2p, relay)
         except Exception as error:  # noqa: BLE001 - the library raises many errors; this peer is then no relay
             log.debug("%s gives no reservation: %r", relay, error)
             return
         if relay in self._relays:
-            self._relays[relay] = seen
+            self._relays[relay] = addresses.canonical(addresses.host_of(seen))
 
     async def _ask(self, relay: str, request: HopMessage) -> Any:
         """Send a request to a relay, and return the stream if the relay says OK."""

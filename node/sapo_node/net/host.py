@@ -404,17 +404,16 @@ class Session:
 
     async def reachability(self, peer_id: str) -> Reachability:
         """Ask a connected peer how it sees this node. Raises any error of the library."""
-        seen = await seen_by(self.host, peer_id)
+        seen, remote = await seen_by(self.host, peer_id)
         public = [each.rpartition("/p2p/")[0] for each in self.advertised if addresses.public_block_of(each)]
         asked = tuple(self._where.announce or public or self.outer_addresses(addresses.host_of(seen)))
         is_dialled = bool(asked) and await self.autonat.ask(peer_id, asked)
-        return Reachability(seen, self._local_port(peer_id), asked, is_dialled)
+        return Reachability(seen, self._local_port(remote), asked, is_dialled)
 
-    def _local_port(self, peer_id: str) -> int:
-        """The port of this machine that a peer is connected to; 0 if it is not connected."""
-        remotes = [link.muxed_conn.get_remote_address() for link in self.swarm.get_connections(ID.from_string(peer_id))]
+    def _local_port(self, remote: tuple[str, int]) -> int:
+        """The port of this machine that is connected to the IP address and port of a peer; 0 if none is."""
         sockets = [each.stream.socket for each in self._tcp.opened if each.stream.socket.fileno() != -1]
-        return next((each.getsockname()[1] for each in sockets if each.getpeername()[:2] in remotes), 0)
+        return next((each.getsockname()[1] for each in sockets if each.getpeername()[:2] == remote), 0)
 
     async def dial_from_listening_port(self, peer_id: str, address: str, *, as_server: bool) -> None:
         """Dial an IPv4 address once, from the port that we listen on."""

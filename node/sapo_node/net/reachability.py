@@ -34,11 +34,16 @@ RATE, BURST = 1 / 60, 2.0
 ALL_RATE, ALL_BURST = 0.2, 8.0
 
 
-async def seen_by(host: Any, peer_id: str) -> str:
-    """Return the address at which a connected peer sees this node, by its word. Raises any error of the library."""
+async def seen_by(host: Any, peer_id: str) -> tuple[str, tuple[str, int]]:
+    """Ask a connected peer at which address it sees this node.
+
+    Returns the address, by the peer's word, and the IP address and port of the peer's end of the connection on which it
+    was asked: the peer may have several. Raises any error of the library.
+    """
     stream = await host.new_stream(ID.from_string(peer_id), [IDENTIFY])
     try:
-        return addresses.text_of(Multiaddr((await read_message(stream, Identify)).observed_addr))
+        seen = addresses.text_of(Multiaddr((await read_message(stream, Identify)).observed_addr))
+        return seen, stream.get_remote_address()
     finally:
         await shielded(stream.reset)
 

@@ -75,3 +75,15 @@ async def test_a_node_learns_from_a_peer_how_it_is_seen(start: "Start", node: "P
     assert found.seen == f"/ip4/127.0.0.1/tcp/{found.local_port}"
     assert found.asked == (NOWHERE,)
     assert not found.dialled
+
+
+async def test_the_port_is_that_of_the_connection_on_which_the_peer_was_asked(
+    start: "Start", node: "Probe", until: "Until"
+) -> None:
+    other = await start(2, bootstrap=(node.address,))
+    await until(lambda: other.sees(node))
+    address, _, peer_id = other.address.rpartition("/p2p/")
+    await node.network._session.dial(peer_id, address)
+    for here, there in ((node, other), (other, node)):
+        found = await here.network.reachability(there.network.peer_id)
+        assert found.seen == f"/ip4/127.0.0.1/tcp/{found.local_port}"
