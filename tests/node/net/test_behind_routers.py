@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from router_lab import Host, Lab, Nat, Router, reason_without
+from research.router_lab import Host, Lab, Nat, Router, reason_without
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why := reason_without()), reason=why)]
 
