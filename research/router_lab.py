@@ -12,6 +12,8 @@ router on it has a /16 of its own. Nothing leaves the machine.
     with Lab() as lab:
         inner = lab.host(lab.router(Nat.PORT_RESTRICTED))
         process = inner.start([sys.executable, "peer.py"], stdout=subprocess.PIPE)
+
+`inner.command([...])` is the same command line for a program that starts processes by itself. Needs root.
 """
 
 import os
@@ -54,14 +56,17 @@ class Host:
     namespace: str
     address: str
 
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a program on it. The process that starts becomes the program."""
+        return ["ip", "netns", "exec", self.namespace, *command]
+
     def start(self, command: Sequence[str], **settings: Any) -> "subprocess.Popen[str]":
         """Start a program on it."""
-        return subprocess.Popen(["ip", "netns", "exec", self.namespace, *command], text=True, **settings)
+        return subprocess.Popen(self.command(command), text=True, **settings)
 
     def run(self, *command: str) -> str:
         """Run a program on it to its end. Returns its output, and raises CalledProcessError if it fails."""
-        argv = ["ip", "netns", "exec", self.namespace, *command]
-        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(self.command(command), check=True, capture_output=True, text=True).stdout
 
 
 @dataclass
