@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from research.router_lab import Lab, reason_without
 from research.soak.play import STAY, Soak, play
 from research.soak.report import report
 from sapo_adversary.cli.played import to_output
@@ -25,28 +26,35 @@ from sapo_protocol import LocalError
     "--nodes", type=click.IntRange(STAY + 1, 32), default=6, show_default=True, help="Number of nodes that train."
 )
 @click.option("--seed", default=1, show_default=True, help="Random seed for the fault schedule.")
+@click.option("--routers", is_flag=True, help="Put most nodes behind routers, in network namespaces; needs root.")
 @click.option("--folder", type=PATH, help="Keep states, logs and samples in this folder.")
 @to_output
 @as_json
-def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: Path, json_output: bool) -> None:
+def soak(
+    *, minutes: float, nodes: int, seed: int, routers: bool, folder: Path | None, output: Path, json_output: bool
+) -> None:
     """Run a swarm for hours, and measure what grows.
 
     It also measures which nodes do not recover from a fault.
 
-    Nodes are real processes over real libp2p on loopback. About once a minute the command kills, stops for half a
+    Nodes are real processes over real libp2p on loopback. With --routers, every third node has an address of the
+    Internet, and the others meet through these. About once a minute the command kills, stops for half a
     minute or freezes one node, or kills its learner or sandbox. Two nodes are left alone: the command measures their
     memory and open files. Two attackers at a time send false claims, forged messages, copies and garbage, each for a
     few minutes under a key of its own.
 
-    Writes soak.json. Exits with 1 where a node ended by itself or did not recover, where a node took back groups of
-    another node, or where a line of a log has no explanation.
+    Writes soak.json. Exits with 1 where a node ended by itself or did not recover, where a node banned another
+    or took back its groups, or where a line of a log has no explanation.
     """
     writable_folder(output)
-    with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="sapo-soak-") as name:
-        place = writable_folder(Path(name))
+    if routers and (reason := reason_without()):
+        raise LocalError(f"{reason}; leave out --routers")
+    with ExitStack() as stack:
+        place = writable_folder(folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sapo-soak-"))))
         if any(place.iterdir()):
             raise LocalError(f"the folder {place} is not empty; give one that is, or a new one")
-        soaked = Soak(place, nodes=nodes, seconds=60 * minutes, seed=seed)
+        lab = stack.enter_context(Lab()) if routers else None
+        soaked = Soak(place, nodes=nodes, seconds=60 * minutes, seed=seed, lab=lab)
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
         with Progress(*columns, console=stderr) as progress:
             bar = progress.add_task(f"{nodes} nodes", total=60 * minutes)
@@ -57,13 +65,13 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
 
             play(soaked, advance)
         found = report(soaked, place)
-    command = f"python -m research.soak --minutes {minutes:g} --nodes {nodes} --seed {seed}"
+    command = f"python -m research.soak --minutes {minutes:g} --nodes {nodes} --seed {seed}{' --routers' * routers}"
     write_whole(output / "soak.json", to_json({"command": command, **found}))
     if json_output:
         click.echo(json.dumps(found))
     else:
         _show(found)
-    accused = any(found["taken_back_of_nodes"].values())
+    accused = found["banned_nodes"] or any(found["taken_back_of_nodes"].values())
     if found["deaths"] or found["not_recovered"] or accused or found["unexplained"]:
         click.get_current_context().exit(1)
 

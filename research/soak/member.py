@@ -14,12 +14,15 @@ from typing import Any
 import psutil
 import trio
 
+from research.router_lab import Host
 from sapo_node.app.state import StateFolder, reading
 from sapo_node.groups.record import GroupKey
 from sapo_node.storage.database import StateError
 from sapo_node.training.take_back import TAKEN_BACK
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.ledger import account_from
+
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(slots=True)
@@ -31,6 +34,8 @@ class Member:
     swarm: Path
     stays: bool
     """Whether it has no faults."""
+    host: Host | None = None
+    """The machine of the laboratory on which it runs; without one it runs on loopback."""
     bootstrap: tuple[str, ...] = ()
     port: int = 0
     process: trio.Process | None = None
@@ -40,6 +45,8 @@ class Member:
     """The last round that it played."""
     played_in: int = 0
     """The start after which it played that round."""
+    again: int = 0
+    """The number of rounds that it played a second time."""
     counts: dict[str, int] = field(default_factory=dict)
     banned: set[str] = field(default_factory=set)
     """The peers that it has banned. Bans end, and its lines name only the first hundred peers."""
@@ -54,7 +61,7 @@ class Member:
     def __post_init__(self) -> None:
         self.folder.mkdir()
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.bind((LOOPBACK, 0))
             self.port = free.getsockname()[1]
 
     @property
@@ -65,13 +72,18 @@ class Member:
     def command(self) -> list[str]:
         """The command that starts the node."""
         command = [
-            *(sys.executable, "-P", "-m", "sapo_node", "start", "--json", "--network", "manual", "--dashboard", "off"),
+            *(sys.executable, "-P", "-m", "sapo_node", "start", "--json", "--dashboard", "off"),
             *("--swarm", str(self.swarm), "--key", str(self.folder / "node.key"), "--state", str(self.folder)),
-            *("--listen", f"/ip4/127.0.0.1/tcp/{self.port}"),
+            *("--listen", f"/ip4/{'0.0.0.0' if self.host else LOOPBACK}/tcp/{self.port}"),  # noqa: S104 - in a laboratory
+            *("--network", "auto" if self.host else "manual"),
         ]
         for address in self.bootstrap:
             command += ["--bootstrap", address]
-        return command
+        return self.here(*command)
+
+    def here(self, *command: str) -> list[str]:
+        """The command that runs a program on the machine of this node."""
+        return self.host.command(command) if self.host else list(command)
 
     async def live(self) -> None:
         """Run the node once, until its process ends."""
@@ -91,8 +103,10 @@ class Member:
     def _take(self, event: dict[str, Any]) -> None:
         match event["event"]:
             case "started":
-                self.address = next(each for each in event["addresses"] if each.startswith("/ip4/127."))
+                at = self.host.address if self.host else LOOPBACK
+                self.address = next(each for each in event["addresses"] if each.startswith(f"/ip4/{at}/"))
             case "round":
+                self.again += event["step"] <= self.step
                 self.step, self.played_in = event["step"], self.starts
             case "notice":
                 self.notices.append(event["text"])

@@ -6,17 +6,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import psutil
 import trio
 
-from research.soak.member import Member
+from research.router_lab import Host, Lab, Nat
+from research.soak.member import LOOPBACK, Member
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
 STAY = 2
@@ -32,6 +34,10 @@ ATTACK_SECONDS = 240.0
 """Seconds after which an attacker is replaced by another with a fresh key."""
 ATTACK_INTERVAL = 4.0
 EPOCH_SECONDS, MAX_ROUNDS = 120, 1_000
+LAB_ROUNDS = 2
+"""Most rounds of a node in an epoch in the laboratory, so that one machine can run many nodes."""
+ROUTERS = (None, Nat.PORT_RESTRICTED, None, Nat.SYMMETRIC, Nat.PORT_RESTRICTED, Nat.FULL_CONE)
+"""The router of each node in the laboratory, in turn. None: it has an address of the Internet."""
 _START_SECONDS = 300.0
 
 ENDING = ("killed", "stopped")
@@ -53,18 +59,24 @@ class Record:
 class Soak:
     """One swarm in a folder, for `seconds` seconds."""
 
-    def __init__(self, folder: Path, *, nodes: int, seconds: float, seed: int) -> None:
+    def __init__(self, folder: Path, *, nodes: int, seconds: float, seed: int, lab: Lab | None = None) -> None:
+        """With `lab` the nodes run behind its routers, as ROUTERS says, and else on loopback."""
         self._folder = folder
         self._seconds = seconds
         self._rng = random.Random(seed)  # noqa: S311 - a simulation
         self._swarm = folder / "soak.toml"
+        rounds = LAB_ROUNDS if lab else MAX_ROUNDS
+        self._attack_interval = max(ATTACK_INTERVAL, EPOCH_SECONDS / rounds)  # no more rounds than a node may play
         starter = load_manifest("starter").restarted(
-            name="soak", genesis=int(time.time()), epoch_seconds=EPOCH_SECONDS, max_rounds=MAX_ROUNDS
+            name="soak",
+            genesis=int(time.time()),
+            epoch_seconds=EPOCH_SECONDS,
+            max_rounds=rounds,
         )
         self._swarm.write_text(render_manifest(starter))
         self.members = [
-            Member(f"node {number}", folder / f"node{number}", self._swarm, stays=number <= STAY)
-            for number in range(1, nodes + 1)
+            Member(f"node {number}", folder / f"node{number}", self._swarm, stays=number <= STAY, host=host)
+            for number, host in zip(range(1, nodes + 1), _hosts(lab), strict=False)
         ]
         self.record = Record()
         self.began = 0.0
@@ -82,7 +94,7 @@ class Soak:
                 nursery.start_soon(self._keep, member)
                 if member.stays:
                     await self._until(member, started=True)
-                    known = (*known, member.address)
+                    known = known or (member.address,)
             for member in self.members:
                 await self._until(member, started=False)
             self.began = time.time()
@@ -120,11 +132,10 @@ class Soak:
     async def _trouble(self) -> None:
         """Cause one fault after another, each in a node that is not left alone."""
         guests = [member for member in self.members if not member.stays]
-        while guests:
-            await trio.sleep(self._rng.expovariate(1 / FAULT_SECONDS))
-            member, fault = self._rng.choice(guests), self._rng.choice(FAULTS)
-            if not member.running or member.name in self._expected:
-                continue
+        ill: set[str] = set()
+
+        async def suffer(member: Member, fault: str) -> None:
+            ill.add(member.name)
             at, since, life, recovered = time.time(), trio.current_time(), member.starts, None
             await self._cause(member, fault)
             step = member.step
@@ -135,6 +146,14 @@ class Soak:
                 recovered = round(trio.current_time() - since, 1)
             # Whom the end of the soak found on its way back is not judged.
             self.record.faults.append({"at": at, "node": member.name, "fault": fault, "recovered": recovered})
+            ill.remove(member.name)
+
+        async with trio.open_nursery() as nursery:
+            while guests:
+                await trio.sleep(self._rng.expovariate(1 / FAULT_SECONDS))
+                member, fault = self._rng.choice(guests), self._rng.choice(FAULTS)
+                if member.running and member.name not in ill:
+                    nursery.start_soon(suffer, member, fault)
 
     async def _cause(self, member: Member, fault: str) -> None:
         assert member.process is not None
@@ -158,15 +177,16 @@ class Soak:
                 nursery.start_soon(self._attackers, turn)
 
     async def _attackers(self, turn: int) -> None:
-        target = next(member for member in self.members if member.stays).address
+        target = self.members[0]
+        address = f"/ip4/{LOOPBACK}/tcp/{target.port}/p2p/{target.peer}"  # attacks go to loopback only
         while True:
             kind = ATTACKS[(self.record.attackers + turn) % len(ATTACKS)]
             self.record.attackers += 1
-            command = [
+            command = target.here(
                 *(sys.executable, "-P", "-m", "sapo_adversary.live", "--attack", kind, "--swarm", str(self._swarm)),
                 *("--key", str(self._folder / f"attacker{self.record.attackers}.key")),
-                *("--bootstrap", target, "--interval", str(ATTACK_INTERVAL)),
-            ]
+                *("--bootstrap", address, "--interval", str(self._attack_interval)),
+            )
             with (self._folder / "attackers").open("ab") as log, trio.move_on_after(ATTACK_SECONDS):
                 await trio.run_process(command, stdout=subprocess.DEVNULL, stderr=log, check=False, deliver_cancel=_end)
 
@@ -179,6 +199,11 @@ class Soak:
                     await trio.to_thread.run_sync(member.look)
                 file.flush()
                 await trio.sleep(SAMPLE_SECONDS)
+
+
+def _hosts(lab: Lab | None) -> Iterator[Host | None]:
+    for nat in cycle(ROUTERS):
+        yield lab.host(lab.router(nat) if nat else None) if lab else None
 
 
 async def _end(attacker: trio.Process) -> None:

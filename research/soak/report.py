@@ -44,6 +44,7 @@ EXPLAINED = {
     "steps were taken back": ("{} back {} since round {}: {}{}",),
     "a key was made": ("made a new key in {} (mode 0600); this node is {}",),
     "asked to stop": ("stopping{}",),
+    "an epoch has no rounds left": ("all {} rounds of this epoch are played; waiting for the next",),
 }
 """The lines of a node's log that faults and attackers explain, by meaning. They are the node's own strings, with {} for
 each value.
@@ -66,19 +67,22 @@ def report(soak: Soak, folder: Path) -> dict[str, Any]:
     for member in soak.members:
         counts.update(member.counts)
         member.look()
+    banned = set().union(*(member.banned for member in soak.members))
     taken_back = Counter(peer for member in soak.members for peer, *_ in member.taken_back)
     of_nodes = {member.name: taken_back[member.peer] for member in soak.members}
     return {
         "hours": round((samples[-1]["at"] - samples[0]["at"]) / 3600, 3),
         "nodes": len(soak.members),
         "rounds": {member.name: member.step for member in soak.members},
+        "rounds_again": {member.name: member.again for member in soak.members},
         "starts": {member.name: member.starts for member in soak.members},
         "faults": dict(Counter(each["fault"] for each in soak.record.faults)),
         "slowest_recovery_seconds": max((each for each in recovered if each is not None), default=None),
         "not_recovered": [each for each in soak.record.faults if each["recovered"] is None],
         "deaths": soak.record.deaths,
         "attackers": soak.record.attackers,
-        "banned": len(set().union(*(member.banned for member in soak.members))),
+        "banned": len(banned),
+        "banned_nodes": [member.name for member in soak.members if member.peer in banned],
         "counts": dict(counts),
         "taken_back_of_nodes": of_nodes,
         "taken_back_of_attackers": taken_back.total() - sum(of_nodes.values()),
