@@ -123,7 +123,7 @@ DEFENCES: Mapping[str, Defence] = {
     "frame deadline": Defence("node/sapo_node/net/gossip_streams.py", network={"frame_seconds": inf}),
     "stream caps": Defence("node/sapo_node/gossip/machine.py", network={"gossip_streams": MANY, "streams": 10**6}),
     "anchors": Defence("node/sapo_node/net/address_book.py", network={"anchors": False}),
-    "reserved slots": Defence("node/sapo_node/net/host.py", network={"reserved_outbound": 0}),
+    "reserved slots": Defence("node/sapo_node/net/inbound.py", network={"reserved_outbound": 0}),
     "inbound eviction": Defence("node/sapo_node/net/inbound.py", network={"eviction": False}),
     "records where they are": Defence(
         "node/sapo_node/net/host.py", network={"records_checked": False, "only_ours_dial": False}

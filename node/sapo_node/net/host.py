@@ -10,7 +10,7 @@ import logging
 import random
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,6 @@ import trio
 from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
-from libp2p.host.basic_host import _IdentifyNotifee
 from libp2p.identity.identify_push.identify_push import ID_PUSH
 from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.exceptions import SwarmException
@@ -38,7 +37,7 @@ from sapo_node.gossip.signing import Author
 from sapo_node.net import addresses, inbound, patches
 from sapo_node.net.gossip_streams import Gossip, GossipStreams
 from sapo_node.net.hole_punch import HolePunching
-from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits, close_link
+from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits, close_link, shielded
 from sapo_node.net.interface import AskFailed, Reachability, Requests
 from sapo_node.net.peer_records import PeerRecords
 from sapo_node.net.port_mapping import port_to_map
@@ -59,22 +58,31 @@ INTERFACES_SECONDS = 60.0  # from one look at the addresses of this machine to t
 class TrackedTcp(TCP):  # type: ignore[misc]
     """TCP that knows its sockets. The library leaves them open if it fails or has no time to close them."""
 
-    def __init__(self) -> None:
+    def __init__(self, accept: Callable[[Any], Awaitable[None]]) -> None:
+        """`accept(socket)` serves a socket that a peer opened, until its connection ends.
+
+        The library's own function waits for the end of the swarm instead. Every connection would keep its slot for
+        ever, and after a day the node would accept no connection.
+        """
         super().__init__()
+        self._accept = accept
         self.opened: weakref.WeakSet[Any] = weakref.WeakSet()
         self.listeners: list[Any] = []
 
-    def create_listener(self, handler_function: Any) -> Any:
-        self.listeners.append(super().create_listener(handler_function))
+    def create_listener(self, _handler: Any) -> Any:
+        self.listeners.append(super().create_listener(self._take))
         return self.listeners[-1]
 
-    def give_up(self) -> None:
+    async def _take(self, socket: Any) -> None:
+        self.opened.add(socket)
+        await self._accept(socket)
+
+    async def give_up(self) -> None:
         """Close all sockets. An open listener would take connections from the listener of the next session."""
         for stream in list(self.opened):
             stream.stream.socket.close()
         for listener in self.listeners:
-            if listener._nursery is not None:  # noqa: SLF001 - closing its sockets while it runs would end the process
-                listener._nursery.cancel_scope.cancel()  # noqa: SLF001
+            await shielded(listener.close)
 
     async def dial(self, maddr: Any) -> Any:
         raw = await super().dial(maddr)
@@ -110,8 +118,8 @@ def build_host(
         resource_manager=_limits(defences),
         connection_config=ConnectionConfig(
             max_connections=_most(defences),
-            min_connections=defences.reserved_outbound,
-            low_watermark=defences.reserved_outbound,
+            min_connections=0,
+            low_watermark=0,
             high_watermark=_most(defences),
             max_connections_per_peer=PER_PEER,
             dial_timeout=inbound.HANDSHAKE_SECONDS,
@@ -139,7 +147,7 @@ def _limits(defences: NetworkDefences) -> ResourceManager:
     return ResourceManager(
         limits=ResourceLimits(max_connections=most * 2, max_streams=CONNECTIONS * defences.streams),
         connection_limits=ConnectionLimits(
-            max_established_inbound=most,
+            max_established_inbound=most if defences.eviction else most - defences.reserved_outbound,
             max_established_outbound=CONNECTIONS,
             max_established_per_peer=PER_PEER,
             max_established_total=most,
@@ -159,10 +167,8 @@ def _tie_down(host: Any, *, dials: bool) -> None:
     if not dials:
         swarm.dial_peer = partial(_dial_nobody, swarm)
     swarm.close_peer = partial(_close_peer, swarm)
-    swarm.auto_connector.start = swarm.auto_connector.maybe_connect = _do_nothing
-    swarm.auto_connector.record_disconnect = _forget  # the library keeps each key that ever left
-    for notifee in [found for found in swarm.notifees if isinstance(found, _IdentifyNotifee)]:
-        swarm.remove_notifee(notifee)
+    swarm.auto_connector.start = _do_nothing
+    swarm.notifees.clear()  # one asks each peer to identify itself; the other rates peers for a pruner with no work
     host.remove_stream_handler(ID_PUSH)
 
 
@@ -187,9 +193,6 @@ async def _close_peer(swarm: Any, peer_id: Any, why: str = "the library closed i
 
 
 async def _do_nothing() -> None: ...
-
-
-def _forget(_peer_id: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,7 @@ class Session:
         self._followed = followed
         self._linked = linked
         self._gone = gone
-        self._tcp = TrackedTcp()
+        self._tcp = TrackedTcp(self._accept)
         self._expanded: tuple[tuple[str, ...], float, list[Any]] | None = None
         self.bound: tuple[str, ...] = ()
         self._mapped = ""
@@ -251,12 +254,14 @@ class Session:
                 streams=gossip.defences.streams,
                 eviction=gossip.defences.eviction,
             ),
-            note=self._tcp.opened.add,
             refuses=self.refuses,
             offended=gossip.offended,
             follows=self.followed_by,
             brought=brought,
         )
+
+    async def _accept(self, socket: Any) -> None:
+        await self.inbound.take_connection(socket)
 
     def _advertised(self, bound: list[Any]) -> list[Any]:
         if self._where.announce:
@@ -286,7 +291,7 @@ class Session:
         try:
             await self._run(ready, stop)
         finally:
-            self._tcp.give_up()
+            await self._tcp.give_up()
 
     async def _run(self, ready: Callable[[], None], stop: trio.Event) -> None:
         listen = [Multiaddr(address) for address in self._where.listen]
@@ -444,6 +449,7 @@ class Session:
         else:
             log.info("a connection with %s was closed by the peer, or the network broke it", identity)
         if str(identity) not in self.linked():
+            self.swarm.auto_connector.clear_cooldown(identity)  # else the library keeps each key that ever left
             self._records.forget(identity)
             self.relay.left(str(identity))
             self.hole_punching.left(str(identity))

@@ -13,7 +13,6 @@ library's nurseries would end the host.
 
 import hashlib
 import logging
-import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -118,22 +117,20 @@ class Inbound:
         swarm: Any,
         limits: Limits,
         *,
-        note: Callable[[Any], None],
         refuses: Callable[[str], bool],
         offended: Callable[[str, str], None],
         follows: Callable[[str], object],
         brought: Callable[[str], int],
     ) -> None:
-        """Replaces the swarm's own handlers.
+        """Replaces the swarm's own handler of streams.
 
-        `note(socket)` is called for each accepted socket. `refuses(peer id)` says whether to refuse the address of a
-        peer. `offended(peer id, cause)` is called if a peer breaks a protocol. `follows(peer id)` says whether a peer
-        follows a topic of ours, and `brought(peer id)` how many messages of it were accepted.
+        `refuses(peer id)` says whether to refuse the address of a peer. `offended(peer id, cause)` is called if a peer
+        breaks a protocol. `follows(peer id)` says whether a peer follows a topic of ours, and `brought(peer id)` how
+        many messages of it were accepted.
         """
         self.streams: Counter[str] = Counter()
         """Open streams by peer id."""
         self._swarm = swarm
-        self._note = note
         self._refuses = refuses
         self._offended = offended
         self._follows = follows
@@ -147,11 +144,8 @@ class Inbound:
         """By IP address: until when its connections are refused."""
         self._refused: Counter[str] = Counter()
         """The connections and streams that were refused, by reason."""
-        if limits.eviction:
-            swarm._inbound_limiter.total_tokens = math.inf  # noqa: SLF001 - it refuses the newest, and we close another
         self._negotiate = swarm.common_stream_handler
         swarm.set_stream_handler(self._take_stream)
-        swarm._do_handle_inbound_connection = self._take_connection  # noqa: SLF001 - the library's handler never frees its slot
 
     async def _take_stream(self, stream: Any) -> None:
         """Handle one inbound stream of any protocol. Raises nothing, which would end the connection."""
@@ -177,12 +171,8 @@ class Inbound:
             if not self.streams[peer_id]:
                 del self.streams[peer_id]
 
-    async def _take_connection(self, socket: Any, listener: Any, _event: Any) -> None:
-        """Upgrade an inbound connection, and hold its slot until it closes.
-
-        The library's handler waits for the end of the swarm instead. Every connection would keep its slot for ever, and
-        after a day the node would accept no connection.
-        """
+    async def take_connection(self, socket: Any) -> None:
+        """Upgrade a socket that a peer opened to a connection, and hold its slot until it closes."""
         remote = socket.get_remote_address()
         source = remote[0] if remote else ""
         crowded = list(self._handshakes.values()).count(source) >= HANDSHAKES
@@ -195,8 +185,7 @@ class Inbound:
             scope, oldest = next(iter(self._handshakes.items()))
             self._count("handshake", f"{ALL_HANDSHAKES} are unfinished, and it is the oldest", oldest)
             scope.cancel()
-        self._note(socket)
-        muxed = await self._upgrade(socket, listener, source)
+        muxed = await self._upgrade(socket, source)
         if muxed is None:
             await quietly(socket.close)
             return
@@ -208,13 +197,13 @@ class Inbound:
                 if self._brought(str(muxed.peer_id)):
                     self._rate.remember(source)
 
-    async def _upgrade(self, socket: Any, listener: Any, source: str) -> Any:
+    async def _upgrade(self, socket: Any, source: str) -> Any:
         """The connection after its handshake; None if that failed or had to give way."""
         with trio.CancelScope() as scope:
             self._handshakes[scope] = source
             try:
                 await self._let_in(source)
-                return await self._swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), listener)
+                return await self._swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), source)
             except Exception as error:  # noqa: BLE001 - a failed handshake ends only its connection
                 log.debug("handshake from %s failed: %r", source, error)
             finally:

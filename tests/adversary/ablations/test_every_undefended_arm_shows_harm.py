@@ -39,7 +39,7 @@ from sapo_node.ingest.validator import Ignored
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.net.dialer import Dialer
-from sapo_node.net.host import TrackedTcp, build_host
+from sapo_node.net.host import CONNECTIONS
 from sapo_node.net.interface import Channel
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NETWORK_DEFENDED, RESERVED_OUTBOUND, NetworkSettings
@@ -595,8 +595,7 @@ async def old_friends_are_forgotten(undefended):
 
 
 async def nothing_is_reserved(undefended):
-    host = build_host(bytes([1]) * 32, TrackedTcp(), lambda bound: bound, undefended.network)
-    return host.get_network().connection_config.min_connections == 0
+    return network(1, undefended.network)._new_session().inbound._room() == CONNECTIONS
 
 
 async def newcomer_is_refused(undefended):

@@ -250,8 +250,8 @@ def test_a_sync_in_place_of_a_connect_breaks_the_protocol() -> None:
 async def test_a_socket_dialled_from_the_listening_port_is_closed_at_the_end(nursery: trio.Nursery) -> None:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     place = Multiaddr(f"/ip4/127.0.0.1/tcp/{listener.socket.getsockname()[1]}")
-    tcp = TrackedTcp()
+    tcp = TrackedTcp(trio.aclose_forcefully)
     raw = await tcp.dial_with_source(place, ("127.0.0.1", 0))
-    tcp.give_up()
+    await tcp.give_up()
     assert raw.stream.stream.socket.fileno() == -1
     await listener.aclose()
