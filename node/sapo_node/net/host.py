@@ -74,8 +74,14 @@ class TrackedTcp(TCP):  # type: ignore[misc]
         return self.listeners[-1]
 
     async def _take(self, socket: Any) -> None:
-        self.opened.add(socket)
+        self._track(socket)
         await self._accept(socket)
+
+    def _track(self, socket: Any) -> None:
+        """Remember a socket, and the address of its peer, which the library does not find out for IPv6."""
+        self.opened.add(socket)
+        remote = socket.stream.socket.getpeername()[:2]
+        socket.get_remote_address = lambda: remote
 
     async def give_up(self) -> None:
         """Close all sockets. An open listener would take connections from the listener of the next session."""
@@ -86,12 +92,12 @@ class TrackedTcp(TCP):  # type: ignore[misc]
 
     async def dial(self, maddr: Any) -> Any:
         raw = await super().dial(maddr)
-        self.opened.add(raw.stream)
+        self._track(raw.stream)
         return raw
 
     async def dial_with_source(self, maddr: Any, source: tuple[str, int]) -> Any:
         raw = await super().dial_with_source(maddr, source)
-        self.opened.add(raw.stream)
+        self._track(raw.stream)
         return raw
 
 

@@ -49,6 +49,7 @@ async def test_a_node_may_listen_on_ipv6(start: "Start", until: "Until") -> None
     one = await start(1, listen="/ip6/::1/tcp/0")
     two = await start(2, bootstrap=(one.address,))
     await until(lambda: one.sees(two) and two.sees(one))
+    assert one.session.sources(two.network.peer_id) == two.session.sources(one.network.peer_id) == ["::1"]
 
 
 async def test_announced_addresses_replace_found_ones(start: "Start") -> None:
