@@ -4,34 +4,24 @@
 """
 
 import logging
-from typing import Any
 
 from libp2p.crypto import serialization
 from libp2p.crypto.keys import KeyType
-from libp2p.peer import envelope
 from libp2p.stream_muxer.yamux import yamux
 
-from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES, BoundedStream
-
-_read_record_key = envelope.pub_key_from_protobuf
-
-
-def read_record_key(key: Any) -> Any:
-    """The key in a signed peer record, which has a reader of its own in the library."""
-    if key.Type != KeyType.Ed25519.value:
-        raise ValueError(f"key of type {key.Type} in a peer record, not Ed25519")
-    return _read_record_key(key)
+from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES
 
 
 def read_ed25519_keys_only() -> None:
     """Refuse keys of other types by their type: no peer of a swarm has one.
 
-    The library accepts an RSA key from anybody, in a handshake or a record. It takes a private key for one as well, and
-    tests whether the primes of that are prime. One of 7 KB takes 2 s of CPU, in which this node does nothing else.
+    The library accepts an RSA key from anybody in a handshake. It takes a private key for one as well, and tests
+    whether the primes of that are prime. One of 7 KB takes 2 s of CPU, in which this node does nothing else.
+    `PeerRecords` refuses them in records.
     """
-    for kind in [kind for kind in serialization.key_type_to_public_key_deserializer if kind != KeyType.Ed25519.value]:
-        del serialization.key_type_to_public_key_deserializer[kind]
-    envelope.pub_key_from_protobuf = read_record_key
+    readers = serialization.key_type_to_public_key_deserializer
+    for kind in readers.keys() - {KeyType.Ed25519.value}:
+        del readers[kind]
 
 
 def apply() -> None:
@@ -39,7 +29,6 @@ def apply() -> None:
     read_ed25519_keys_only()
     yamux.RTT_MEASURE_INTERVAL = PING_SECONDS
     yamux.MAX_WINDOW_SIZE = WINDOW_BYTES
-    yamux.YamuxStream = BoundedStream
     library = logging.getLogger("libp2p")
     if not library.handlers:
         # The library logs each failed dial as an error. Set LIBP2P_DEBUG to see its log.

@@ -5,8 +5,10 @@ A record only adds addresses. `Session.recorded` gives them, and `feelers` dials
 
 from typing import Any
 
+from libp2p.crypto.keys import KeyType
 from libp2p.peer.envelope import consume_envelope
 from libp2p.peer.id import ID
+from libp2p.peer.pb.envelope_pb2 import Envelope
 from libp2p.peer.peerstore import env_to_send_in_RPC
 
 from sapo_node.processes.bounded import Bounded
@@ -29,7 +31,7 @@ class PeerRecords:
         return bytes(record)
 
     def take(self, peer_id: Any, record: bytes) -> bool:
-        """Take the record of a peer. Returns False if the peer did not sign it.
+        """Take the record of a peer. Returns False if the peer did not sign it with an Ed25519 key.
 
         The library calls an older record invalid, here it changes nothing: the peer's clock was set back, or two
         machines have its key. It forgets addresses after two hours, which suits records that come with every RPC.
@@ -37,6 +39,8 @@ class PeerRecords:
         if self._taken.get(peer_id) == record:
             return True
         try:
+            if Envelope.FromString(record).public_key.Type != KeyType.Ed25519.value:
+                return False  # before the library reads the key: see `patches.read_ed25519_keys_only`
             signed, content = consume_envelope(record, _DOMAIN)
         except Exception:  # noqa: BLE001 - the library has errors of many kinds for what is no record
             return False

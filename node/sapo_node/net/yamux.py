@@ -95,28 +95,25 @@ class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
     async def new_conn(self, conn: Any, peer_id: Any) -> "BoundedYamux":
         """As in the library: agree on yamux with the peer. Raises the library's MultiselectError if that fails."""
         await self.select_transport(conn)
-        muxed = BoundedYamux(conn, peer_id, *self._budgets, is_initiator=conn.is_initiator)
-        self._annotate_connection(muxed, conn, yamux.PROTOCOL_ID)
-        return muxed
+        return BoundedYamux(conn, peer_id, *self._budgets, is_initiator=conn.is_initiator)
 
 
-class BoundedStream(yamux.YamuxStream):  # type: ignore[misc]
-    """A stream that grants its peer WINDOW_BYTES, by half of them at a time."""
+def grant_by_halves(stream: Any) -> Any:
+    """Have a stream grant its peer WINDOW_BYTES, by half of them at a time. Returns the stream."""
+    untold = 0  # bytes that were read and that the peer was not told of
 
-    def __init__(self, stream_id: int, conn: Any, is_initiator: bool) -> None:  # noqa: FBT001 - as the library calls it
-        super().__init__(stream_id, conn, is_initiator)
-        self._read_bytes = 0
-        """Bytes that were read and that the peer was not told of."""
-
-    async def read(self, n: int | None = -1) -> bytes:
-        """Up to `n` bytes, or all that wait for -1, as soon as there are any. Raises MuxedStreamEOF at the end."""
-        data = bytes(await self.conn.read_stream(self.stream_id, n))
-        self._read_bytes += len(data)
-        if self._read_bytes >= WINDOW_BYTES // 2:
-            told, self._read_bytes = self._read_bytes, 0
-            self.recv_window += told
-            await self.send_window_update(told)
+    async def read(n: int | None = -1) -> bytes:
+        nonlocal untold
+        data = bytes(await stream.conn.read_stream(stream.stream_id, n))
+        untold += len(data)
+        if untold >= WINDOW_BYTES // 2:
+            told, untold = untold, 0
+            stream.recv_window += told
+            await stream.send_window_update(told)
         return data
+
+    stream.read = read
+    return stream
 
 
 class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
@@ -148,23 +145,31 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
             and self._reads.take(str(self.peer_id), trio.current_time())
         )
 
+    async def open_stream(self) -> Any:
+        """A stream that this node opens."""
+        return grant_by_halves(await super().open_stream())
+
     async def accept_stream(self) -> Any:
         """The next stream that the peer opened, as soon as the peer is within its rate."""
         stream = await super().accept_stream()
         peer = str(self.peer_id)
         while not (self.event_shutting_down.is_set() or self._opened.take(peer, trio.current_time())):  # noqa: ASYNC110 - nothing tells when
             await trio.sleep(PAUSE_SECONDS)
-        return stream
+        return grant_by_halves(stream)
 
-    async def _measure_rtt_loop(self) -> None:
-        """Send pings, and close the connection if nothing is read. The library sends pings alone."""
+    async def start(self) -> None:
+        """Run the connection until it ends."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(super()._measure_rtt_loop)
-            silent = 0
-            while silent < SILENT_TICKS:
-                self._heard = False
-                await trio.sleep(TICK_SECONDS)
-                silent = 0 if self._heard else silent + 1
-            self.why_closed = f"nothing was read from it for {SILENT_TICKS * TICK_SECONDS:g} s"
-            self._dead = True
-            await self.secured_conn.close()
+            nursery.start_soon(self._close_if_silent)
+            await super().start()
+            nursery.cancel_scope.cancel()
+
+    async def _close_if_silent(self) -> None:
+        silent = 0
+        while silent < SILENT_TICKS:
+            self._heard = False
+            await trio.sleep(TICK_SECONDS)
+            silent = 0 if self._heard else silent + 1
+        self.why_closed = f"nothing was read from it for {SILENT_TICKS * TICK_SECONDS:g} s"
+        self._dead = True
+        await self.secured_conn.close()

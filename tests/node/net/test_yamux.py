@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from libp2p.stream_muxer.yamux import yamux as library
 
 from sapo_node.net import yamux
-from sapo_node.net.interface import PeerGone
-from sapo_node.net.yamux import BoundedStream, BoundedYamux, Budget, read_budget, stream_budget
+from sapo_node.net.interface import PeerGone, Requests
+from sapo_node.net.yamux import BoundedYamux, Budget, grant_by_halves, read_budget, stream_budget
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Spawn, Start, Until
@@ -102,6 +102,15 @@ async def test_bytes_beyond_every_window_are_left_with_their_sender(raw: "tuple[
     assert sum(map(len, victim.stream_buffers.values())) < yamux.UNREAD_BYTES + len(body)
 
 
+async def test_a_frame_that_is_longer_than_a_window_ends_the_connection(
+    raw: "tuple[Probe, Attacker, Any]", until: "Until"
+) -> None:
+    node, mallory, write = raw
+    await write(frame(library.TYPE_WINDOW_UPDATE, library.FLAG_SYN, 99_999, 0))
+    await write(frame(library.TYPE_DATA, 0, 99_999, yamux.WINDOW_BYTES + 1))
+    await until(lambda: mallory.peer_id not in node.links())
+
+
 async def test_streams_that_their_peer_never_closes_do_not_pile_up(raw: "tuple[Probe, Attacker, Any]") -> None:
     node, mallory, write = raw
     victim = connection(node, mallory.peer_id)
@@ -155,7 +164,7 @@ class Link:
 @given(st.lists(st.integers(0, library.MAX_MESSAGE_SIZE), max_size=60))
 def test_a_stream_grants_what_was_read_in_halves_of_a_window(sizes: list[int]) -> None:
     link = Link()
-    stream = BoundedStream(1, link, is_initiator=False)
+    stream = grant_by_halves(library.YamuxStream(1, link, is_initiator=False))
 
     async def read_all() -> None:
         for size in sizes:
@@ -165,6 +174,22 @@ def test_a_stream_grants_what_was_read_in_halves_of_a_window(sizes: list[int]) -
     assert 0 <= sum(sizes) - sum(link.granted) < HALF
     assert stream.recv_window == yamux.WINDOW_BYTES + sum(link.granted)
     assert all(HALF <= increment < 2 * HALF for increment in link.granted)
+
+
+async def test_short_messages_cost_no_window_update_on_either_end_of_a_stream(
+    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def echo(_peer: str, request: bytes) -> bytes:
+        return request
+
+    requests = Requests("/sapo/2/test/pull", echo)
+    one = await start(1, requests=requests)
+    two = await start(2, requests=requests, bootstrap=(one.address,))
+    await until(lambda: one.sees(two) and two.sees(one))
+    updates: list[int] = []
+    monkeypatch.setattr(library.YamuxStream, "send_window_update", lambda _, told, **__: updates.append(told))
+    assert await two.network.ask(one.network.peer_id, bytes(1_000)) == bytes(1_000)
+    assert updates == []
 
 
 BUDGETS = {
