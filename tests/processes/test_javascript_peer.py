@@ -1,50 +1,14 @@
 """A node and a peer written in JavaScript from the text of the standard alone exchange over libp2p on loopback."""
 
-import json
-import subprocess
 import time
 from dataclasses import replace
 
 import pytest
 
-from javascript import javascript
-from processes import PATIENCE, RunningProcess
+from javascript import JavaScriptPeer
+from processes import RunningProcess
 from sapo_node.observability.history import TAKEN
 from sapo_protocol import load_manifest, render_manifest
-
-
-class JavaScriptPeer:
-    """One `peer.mjs`, and what it has said so far."""
-
-    def __init__(self, folder, *arguments):
-        self.folder = folder
-        self.folder.mkdir()
-        with (folder / "stdout").open("w") as stdout, (folder / "stderr").open("w") as stderr:
-            self.process = subprocess.Popen(
-                [*javascript("peer.mjs"), *map(str, arguments)], stdout=stdout, stderr=stderr
-            )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-
-    def events(self, name):
-        """All events of a name. A line that is still being written is left for the next time."""
-        lines = (self.folder / "stdout").read_text().splitlines(keepends=True)
-        said = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [event for event in said if event["event"] == name]
-
-    def until(self, name, count=1):
-        """The first `count` events of a name."""
-        deadline = time.monotonic() + PATIENCE
-        while len(self.events(name)) < count:
-            assert self.process.poll() is None, f"the peer ended: {(self.folder / 'stderr').read_text()[-2_000:]}"
-            assert time.monotonic() < deadline, f"not within {PATIENCE} s: {count} {name}"
-            time.sleep(0.1)
-        return self.events(name)[:count]
 
 
 @pytest.fixture(scope="module")

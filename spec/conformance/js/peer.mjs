@@ -24,15 +24,15 @@ import { getRequest, listRequest, pullProtocol, readDelivery, readListing, readR
 const { values: options } = parseArgs({
   options: {
     manifest: { type: 'string' },
-    dial: { type: 'string' },
+    dial: { type: 'string', multiple: true, default: [] },
     seed: { type: 'string', default: randomBytes(32).toString('hex') },
     rounds: { type: 'string', default: '0' },
     interval: { type: 'string', default: '1000' },
     pull: { type: 'boolean', default: false },
   },
 });
-if (options.manifest === undefined || options.dial === undefined) {
-  console.error('usage: node peer.mjs --manifest FILE --dial MULTIADDR [--seed HEX] [--rounds N] [--interval MS] [--pull]');
+if (options.manifest === undefined || options.dial.length === 0) {
+  console.error('usage: node peer.mjs --manifest FILE --dial MULTIADDR... [--seed HEX] [--rounds N] [--interval MS] [--pull]');
   process.exit(2);
 }
 
@@ -132,10 +132,10 @@ pubsub.topicValidators.set(evidence, validator('evidence', (data) => {
 rollouts.forEach((topic) => pubsub.subscribe(topic));
 pubsub.subscribe(evidence);
 
-const connection = await node.dial(multiaddr(options.dial));
-while (pubsub.getSubscribers(evidence).length === 0) await sleep(50);
-report('connected', { peer: connection.remotePeer.toString(), self: node.peerId.toString(), issuer: issuer.toString('hex') });
-if (options.pull) await pullFrom(connection.remotePeer);
+const [{ remotePeer }] = await Promise.all(options.dial.map((address) => node.dial(multiaddr(address))));
+while (pubsub.getSubscribers(evidence).length < options.dial.length) await sleep(50);
+report('connected', { peer: remotePeer.toString(), self: node.peerId.toString(), issuer: issuer.toString('hex') });
+if (options.pull) await pullFrom(remotePeer);
 
 let epoch = -1;
 let counter = 0;
