@@ -24,7 +24,7 @@ from sapo_node.processes.clock import TrioClock
 from sapo_protocol import LocalError, Manifest
 
 _PATIENCE = 4
-"""A run may take this many times its seconds; then it is given up."""
+"""A run may take this many times its seconds, once the attackers are ready; then it is given up."""
 
 
 def simulate_realtime(simulation: Simulation, *, progress: Progress = lambda _: None) -> dict[str, Any]:
@@ -78,14 +78,14 @@ async def _play_all(simulation: Simulation, manifest: Manifest, progress: Progre
         )
     )
     roles |= {peer: horde.spec.attack for horde in hordes for peer in horde.peers}
-    with trio.move_on_after(_PATIENCE * simulation.seconds) as patience:
-        async with trio.open_nursery() as attacking:
-            await unleash(hordes, loopback, attacking)
+    async with trio.open_nursery() as attacking:
+        await unleash(hordes, loopback, attacking)
+        with trio.move_on_after(_PATIENCE * simulation.seconds) as patience:
             async with trio.open_nursery() as playing:
                 for member in members:
                     playing.start_soon(member.play, progress)
-            loopback.watch.end()
-            attacking.cancel_scope.cancel()
+        loopback.watch.end()
+        attacking.cancel_scope.cancel()
     if patience.cancelled_caught:
         raise LocalError(
             f"{simulation.name} took {_PATIENCE} times its {simulation.seconds:g} s: play it with less beside"
