@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 
 from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective, is_hub_name
 from sapo_node.groups.prompt import MAX_EXAMPLES
-from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
+from sapo_node.sampling.mix import MAX_EXTERNAL
 from sapo_node.sampling.weights import Selection
 from sapo_node.storage.keys import PASSPHRASE_FILE_VARIABLE, PASSPHRASE_VARIABLE
 from sapo_node.storage.user_folders import default_state
@@ -32,6 +32,9 @@ from sapo_protocol import LocalError, TaskSpec, limits, public_key_of, shipped_m
 from sapo_protocol.files import NoSuchFile, expanded
 from sapo_protocol.printable import excerpt
 from sapo_protocol.toml import read_toml, toml_value
+
+AUTO: Literal["auto"] = "auto"
+"""The value of a setting that the node chooses itself."""
 
 _MAX_BYTES = 8 * 2**20
 """Size limit of a configuration file in bytes, enough for 100,000 trusted peers."""

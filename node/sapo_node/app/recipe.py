@@ -17,10 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from sapo_node.app.config import Config
+from sapo_node.app.config import AUTO, Config
 from sapo_node.groups.messages import Auto, Dtype, LearnerOptions
 from sapo_node.learner.client import require_installed
-from sapo_node.sampling.mix import AUTO
 from sapo_protocol import LocalError, Manifest
 
 SMALL = 50_000_000

@@ -22,7 +22,7 @@ import trio
 
 from sapo_node.app.advice import too_long_for
 from sapo_node.app.bootstrap import bootstrap_of
-from sapo_node.app.config import Config
+from sapo_node.app.config import AUTO, Config
 from sapo_node.app.events import Noticed, Observer, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.app.exchange import (
     broadcast_evidence,
@@ -56,7 +56,6 @@ from sapo_node.observability.overview import Overview, overview
 from sapo_node.observability.stored import Level, Notice, Role, SessionFacts
 from sapo_node.processes.clock import SystemClock
 from sapo_node.processes.limits import raise_limit
-from sapo_node.sampling.mix import AUTO
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database

@@ -20,7 +20,7 @@ from pathlib import Path
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.app.config import Config
+from sapo_node.app.config import AUTO, Config
 from sapo_node.app.recipe import learner_options
 from sapo_node.app.state import (
     StateFolder,
@@ -49,7 +49,6 @@ from sapo_node.net.pcp import NONCE_BYTES, MappingError
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.explain import moment
 from sapo_node.observability.history import History
-from sapo_node.sampling.mix import AUTO
 from sapo_node.storage.files import abandoned
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key, require_folder
 from sapo_node.verification.catalogue import require_catalogue

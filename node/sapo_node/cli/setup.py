@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import asdict, dataclass, replace
 
-from sapo_node.app.config import Config, render_config
+from sapo_node.app.config import AUTO, Config, render_config
 from sapo_node.app.recipe import recipe_of
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.cli.doctor import Finding, State, examine
 from sapo_node.cli.probe import Difficulty, Probe, advice_of
 from sapo_node.groups.messages import Ready
 from sapo_node.net.addresses import require_bootstrap
-from sapo_node.sampling.mix import AUTO
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity

@@ -26,8 +26,6 @@ from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.record import LocalGroup, VerifiedGroup
 from sapo_node.sampling.weights import PassRates, RunningMean, external_worth, local_worth
 
-AUTO: Literal["auto"] = "auto"
-
 MAX_EXTERNAL = 16
 """Most external groups in a round of `Auto`. In measurements fewer taught less."""
 
@@ -204,4 +202,4 @@ class Auto(FixedRatio):
 
 def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> FixedRatio:
     """Return the local/external ratio of a configuration."""
-    return Auto(local, pass_rates) if external == AUTO else FixedRatio(local, external)
+    return Auto(local, pass_rates) if external == "auto" else FixedRatio(local, external)

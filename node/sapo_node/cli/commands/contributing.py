@@ -7,7 +7,7 @@ from functools import partial
 import click
 import trio
 
-from sapo_node.app.config import Config
+from sapo_node.app.config import AUTO, Config
 from sapo_node.app.events import Observer
 from sapo_node.app.recipe import EXAMPLES
 from sapo_node.app.running_node import RunningNode
@@ -31,7 +31,6 @@ from sapo_node.contributors.endpoint import endpoint
 from sapo_node.contributors.exchange import KEY_VARIABLE
 from sapo_node.contributors.program import program
 from sapo_node.contributors.rounds import answer_seconds
-from sapo_node.sampling.mix import AUTO
 from sapo_node.training.rollout import Answerer
 from sapo_protocol import load_manifest
 

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import click
 from rich.text import Text
 
-from sapo_node.app.config import SETTINGS, Config, Section, load_config
+from sapo_node.app.config import AUTO, SETTINGS, Config, Section, load_config
 from sapo_node.app.state import (
     StateFolder,
     is_running,
@@ -34,7 +34,6 @@ from sapo_node.learner.client import require_installed
 from sapo_node.net.addresses import require_addresses
 from sapo_node.observability.dashboard import parse_place
 from sapo_node.observability.overview import Overview, at_rest, overview
-from sapo_node.sampling.mix import AUTO
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import (
     PASSPHRASE_FILE_VARIABLE,
