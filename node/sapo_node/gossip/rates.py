@@ -6,20 +6,21 @@ send copies too.
 
 from typing import Any
 
+from sapo_node.gossip.rpc import OFFERED_IDS, WANTED_IDS, counts_of
 from sapo_node.processes.link_budget import LinkBudget
 from sapo_protocol.limits import MAX_SHARDS
 
 TOPICS = MAX_SHARDS + 8
 """Above the topics of any swarm: its shards, and that of evidence."""
 ALLOWED = {
-    "ihave": TOPICS,
-    "offered": 512,
-    "iwant": TOPICS,
-    "wanted": 64,
-    "graft": TOPICS,
-    "prune": TOPICS,
-    "idontwant": 0,
-    "rpc": TOPICS,
+    "IHAVE": TOPICS,
+    "offered ids": OFFERED_IDS,
+    "IWANT": TOPICS,
+    "wanted ids": WANTED_IDS,
+    "GRAFT": TOPICS,
+    "PRUNE": TOPICS,
+    "IDONTWANT": 0,
+    "RPCs": TOPICS,
 }
 """The most of each that a peer may send per second: control messages, ids in them, and RPCs without a message. In one
 heartbeat an honest router sends one IHAVE, GRAFT or PRUNE for each topic in one RPC, and one IWANT for each topic in an
@@ -38,23 +39,9 @@ class Rates:
 
     def excess(self, peer: str, now: float, rpc: Any) -> int:
         """Charge the control messages of one RPC to a peer. Returns how many were above the rate."""
-        return round(sum(self._control[kind].take_rest(peer, now, count) for kind, count in _counts(rpc) if count))
+        counts = counts_of(rpc.control) | {"RPCs": not rpc.publish}
+        return round(sum(self._control[kind].take_rest(peer, now, count) for kind, count in counts.items() if count))
 
     def debt(self, peer: str, now: float, rpc: Any) -> float:
         """Charge the messages and subscriptions of one RPC to a peer. Returns the seconds for which it has to wait."""
         return self._parts.owe(peer, now, len(rpc.publish) + len(rpc.subscriptions))
-
-
-def _counts(rpc: Any) -> tuple[tuple[str, int], ...]:
-    """The counted parts of an RPC, by their names in ALLOWED."""
-    control = rpc.control
-    return (
-        ("ihave", len(control.ihave)),
-        ("offered", sum(len(each.ids) for each in control.ihave)),
-        ("iwant", len(control.iwant)),
-        ("wanted", sum(len(each.ids) for each in control.iwant)),
-        ("graft", len(control.graft)),
-        ("prune", len(control.prune)),
-        ("idontwant", len(control.idontwant)),
-        ("rpc", not rpc.publish),
-    )

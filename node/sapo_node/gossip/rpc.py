@@ -167,24 +167,40 @@ def _read_varint(data: bytearray, start: int) -> tuple[int, int] | None:
     return None
 
 
+_LIMITS = {
+    "messages": PUBLISHES,
+    "subscriptions": SUBSCRIPTIONS,
+    "bytes of peer record": RECORD_BYTES,
+    "IHAVE": CONTROLS,
+    "offered ids": OFFERED_IDS,
+    "IWANT": CONTROLS,
+    "wanted ids": WANTED_IDS,
+    "GRAFT": CONTROLS,
+    "PRUNE": CONTROLS,
+    "IDONTWANT": CONTROLS,
+}
+
+
 def excess_of(rpc: Any) -> str:
     """The first count of an RPC that is above its limit, as text; empty if no count is."""
-    counts = [
-        ("messages", len(rpc.publish), PUBLISHES),
-        ("subscriptions", len(rpc.subscriptions), SUBSCRIPTIONS),
-        ("bytes of peer record", len(rpc.record), RECORD_BYTES),
-    ]
+    counts = {
+        "messages": len(rpc.publish),
+        "subscriptions": len(rpc.subscriptions),
+        "bytes of peer record": len(rpc.record),
+    }
     if rpc.HasField("control"):
-        counts += _counts_of(rpc.control)
-    return next((f"{found} {what} in one RPC" for what, found, cap in counts if found > cap), "")
+        counts |= counts_of(rpc.control)
+    return next((f"{count} {what} in one RPC" for what, count in counts.items() if count > _LIMITS[what]), "")
 
 
-def _counts_of(control: Any) -> list[tuple[str, int, int]]:
-    return [
-        ("IHAVE", len(control.ihave), CONTROLS),
-        ("IWANT", len(control.iwant), CONTROLS),
-        ("GRAFT", len(control.graft), CONTROLS),
-        ("PRUNE", len(control.prune), CONTROLS),
-        ("offered ids", sum(len(ihave.ids) for ihave in control.ihave), OFFERED_IDS),
-        ("wanted ids", sum(len(iwant.ids) for iwant in control.iwant), WANTED_IDS),
-    ]
+def counts_of(control: Any) -> dict[str, int]:
+    """The number of control messages of each kind, and of the ids in them."""
+    return {
+        "IHAVE": len(control.ihave),
+        "offered ids": sum(len(ihave.ids) for ihave in control.ihave),
+        "IWANT": len(control.iwant),
+        "wanted ids": sum(len(iwant.ids) for iwant in control.iwant),
+        "GRAFT": len(control.graft),
+        "PRUNE": len(control.prune),
+        "IDONTWANT": len(control.idontwant),
+    }

@@ -39,6 +39,7 @@ LIMITS = {
     "IWANT": (rpc.CONTROLS, lambda count: control("iwant", count)),
     "GRAFT": (rpc.CONTROLS, lambda count: control("graft", count)),
     "PRUNE": (rpc.CONTROLS, lambda count: control("prune", count)),
+    "IDONTWANT": (rpc.CONTROLS, lambda count: Rpc(control=rpc.Control(idontwant=[b""] * count))),
     "offered ids": (rpc.OFFERED_IDS, offering),
     "wanted ids": (rpc.WANTED_IDS, wanting),
 }
