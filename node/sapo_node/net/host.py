@@ -37,7 +37,7 @@ from sapo_node.gossip.signing import Author
 from sapo_node.net import addresses, inbound, patches
 from sapo_node.net.gossip_streams import Gossip, GossipStreams
 from sapo_node.net.hole_punch import HolePunching
-from sapo_node.net.inbound import NOT_ADMITTED, Inbound, Limits, close_link, shielded
+from sapo_node.net.inbound import NOT_ADMITTED, Inbound, close_link, shielded
 from sapo_node.net.interface import AskFailed, Reachability, Requests
 from sapo_node.net.peer_records import PeerRecords
 from sapo_node.net.port_mapping import port_to_map
@@ -249,17 +249,13 @@ class Session:
         self._records = PeerRecords(self.host)
         self._streams = GossipStreams(self.host, self.machine, self._records, gossip)
         self.relay = Relay(self.host)
-        self.hole_punching = HolePunching(self.host, self)
+        self.hole_punching = HolePunching(self)
         self.autonat = AutoNat(self.host, check=self.check, sources=self.sources)
         self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
             self.swarm,
-            Limits(
-                connections=CONNECTIONS,
-                reserved=gossip.defences.reserved_outbound,
-                streams=gossip.defences.streams,
-                eviction=gossip.defences.eviction,
-            ),
+            CONNECTIONS,
+            gossip.defences,
             refuses=self.refuses,
             offended=gossip.offended,
             follows=self.followed_by,
@@ -402,7 +398,9 @@ class Session:
         return self._gossip.admit(peer_id)
 
     def possible_relays(self) -> list[str]:
-        """The peers that we dialled, if we listen behind a router and announce no address of the Internet."""
+        """The peers at which to reserve: those that we dialled, if we listen behind a router and announce no address of
+        the Internet.
+        """
         if port_to_map(self.bound) is None or any(map(addresses.public_block_of, self.advertised)):
             return []
         return [peer for peer in self.linked() if self.outbound(peer)]

@@ -27,6 +27,7 @@ from libp2p.protocol_muxer.exceptions import MultiselectError
 
 from sapo_node.net.addresses import block_of
 from sapo_node.net.connection_rate import ConnectionRate
+from sapo_node.net.settings import NetworkDefences
 
 log = logging.getLogger(__name__)
 
@@ -91,20 +92,6 @@ def _secret_order(block: str) -> bytes:
     return hashlib.blake2b(block.encode(), key=_SECRET, digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The limits of one host."""
-
-    connections: int
-    """Slots of all connections, in either direction."""
-    reserved: int
-    """Slots that inbound connections cannot take."""
-    streams: int
-    """Most open streams of one peer."""
-    eviction: bool
-    """True if connections give way, and idle ones are closed."""
-
-
 class ProtocolBroken(Exception):
     """Raised by the handler of a stream if the peer breaks its protocol. The text says how."""
 
@@ -115,7 +102,8 @@ class Inbound:
     def __init__(
         self,
         swarm: Any,
-        limits: Limits,
+        slots: int,
+        defences: NetworkDefences,
         *,
         refuses: Callable[[str], bool],
         offended: Callable[[str, str], None],
@@ -124,9 +112,9 @@ class Inbound:
     ) -> None:
         """Replaces the swarm's own handler of streams.
 
-        `refuses(peer id)` says whether to refuse the address of a peer. `offended(peer id, cause)` is called if a peer
-        breaks a protocol. `follows(peer id)` says whether a peer follows a topic of ours, and `brought(peer id)` how
-        many messages of it were accepted.
+        `slots` are those of all connections, in either direction. `refuses(peer id)` says whether to refuse the address
+        of a peer. `offended(peer id, cause)` is called if a peer breaks a protocol. `follows(peer id)` says whether a
+        peer follows a topic of ours, and `brought(peer id)` how many messages of it were accepted.
         """
         self.streams: Counter[str] = Counter()
         """Open streams by peer id."""
@@ -135,7 +123,8 @@ class Inbound:
         self._offended = offended
         self._follows = follows
         self._brought = brought
-        self._limits = limits
+        self._most = slots
+        self._defences = defences
         self._rate = ConnectionRate()
         self._slots: list[Slot] = []
         self._handshakes: dict[trio.CancelScope, str] = {}
@@ -150,8 +139,8 @@ class Inbound:
     async def _take_stream(self, stream: Any) -> None:
         """Handle one inbound stream of any protocol. Raises nothing, which would end the connection."""
         peer_id = str(stream.muxed_conn.peer_id)
-        if self.streams[peer_id] >= self._limits.streams:
-            self._count("stream", f"its peer has {self._limits.streams} open", peer_id)
+        if self.streams[peer_id] >= self._defences.streams:
+            self._count("stream", f"its peer has {self._defences.streams} open", peer_id)
             await quietly(stream.reset)
             return
         self.streams[peer_id] += 1
@@ -214,7 +203,7 @@ class Inbound:
         """Hold the slot of a connection until it closes."""
         self._slots.append(slot)
         try:
-            if self._limits.eviction:
+            if self._defences.eviction:
                 await self._make_room(slot)
                 for _ in range(2):  # halves: a stall of this node is one of them, and peers speak in the other
                     with trio.move_on_after(IDLE_SECONDS / 2):
@@ -239,7 +228,7 @@ class Inbound:
     def _room(self) -> int:
         """Slots for inbound connections."""
         outbound = [link for link in self._swarm.get_connections() if link.direction.name == "OUTBOUND"]
-        return max(1, self._limits.connections - max(len(outbound), self._limits.reserved))
+        return max(1, self._most - max(len(outbound), self._defences.reserved_outbound))
 
     async def _let_in(self, source: str) -> None:
         """Raise ConnectionRefusedError for a refused address, but late: a peer refused at once returns at once."""
