@@ -1,14 +1,16 @@
 """Inbound slots: nobody is kept out by connections that are only held, and useful peers keep theirs."""
 
 import random
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 from tests.node.net.conftest import TOPIC
+from trio.testing import MockClock
 
-from sapo_node.net.inbound import BY_BLOCK, BY_MESSAGES, Slot, least_useful
+from sapo_node.net.inbound import BY_BLOCK, BY_MESSAGES, IDLE_SECONDS, Slot, least_useful
 
 if TYPE_CHECKING:
     from conftest import Attack, Attacker, Probe, Start, Until
@@ -111,24 +113,31 @@ async def test_an_honest_peer_finds_a_slot_among_silent_connections(
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sapo_node.net.inbound.IDLE_SECONDS", 1.0)
+def clock() -> MockClock:
+    """Real time, which the test may move on."""
+    return MockClock(rate=1.0)
 
 
-@pytest.mark.usefixtures("few", "hasty")
+async def idle_seconds_pass(clock: MockClock) -> None:
+    for _ in range(2):  # halves: a stall of the node is one of them
+        clock.jump(IDLE_SECONDS / 2)
+        await trio.sleep(0.1)
+
+
+@pytest.mark.usefixtures("few")
 async def test_a_connection_that_follows_nothing_is_closed(
-    start: "Start", attacker: "Attack", until: "Until", caplog: pytest.LogCaptureFixture
+    start: "Start", attacker: "Attack", until: "Until", clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     node: Probe = await start(1)
     friend = await start(2, bootstrap=(node.address,))
     await until(lambda: node.sees(friend))
     async with attacker(node.address) as silent:
-        await until(lambda: not silent.linked())
-    await trio.sleep(0.5)
+        await idle_seconds_pass(clock)
+        why = "it followed no topic of this node and brought no valid message in 20 s"
+        await until(lambda: f"closed a connection with {silent.peer_id}: {why}" in caplog.messages)
+        assert not silent.linked()
     assert node.sees(friend)
-    why = "it followed no topic of this node and brought no valid message in 1 s"
-    assert f"closed a connection with {silent.peer_id}: {why}" in caplog.messages
 
 
 async def say(peer: "Attacker", kind: str) -> None:
@@ -139,26 +148,18 @@ async def say(peer: "Attacker", kind: str) -> None:
         await peer.send_rpc(rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid=topic)]))
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_a_peer_that_is_quiet_after_one_rpc_keeps_its_connection(
-    start: "Start", attacker: "Attack", nursery: trio.Nursery
+    start: "Start", attacker: "Attack", until: "Until", clock: MockClock
 ) -> None:
     node: Probe = await start(1)
-    kept: list[str] = []
-
-    async def be_quiet(number: int, kind: str) -> None:
-        async with attacker(node.address, number) as quiet:
-            await say(quiet, kind)
-            if "ends" in kind:
-                await trio.sleep(0.1)
-                await quiet.stream.close()
-            await trio.sleep(2.5)
-            if quiet.linked():
-                kept.append(kind)
-
     kinds = ["publishes", "follows", "follows evidence alone", "follows, and ends its stream"]
-    async with trio.open_nursery() as peers:
-        for number, kind in enumerate(kinds, 200):
-            peers.start_soon(be_quiet, number, kind)
-    assert sorted(kept) == sorted(kinds)
-    nursery.cancel_scope.cancel()
+    async with AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(attacker(node.address, 200 + each)) for each in range(len(kinds))]
+        for peer, kind in zip(peers, kinds, strict=True):
+            await say(peer, kind)
+        inbound = node.session.inbound
+        await until(lambda: all(inbound._follows(peer.peer_id) or inbound._brought(peer.peer_id) for peer in peers))
+        await peers[-1].stream.close()
+        await until(lambda: sorted(node.streams()) == [0, 1, 1, 1])
+        await idle_seconds_pass(clock)
+        assert [kind for peer, kind in zip(peers, kinds, strict=True) if peer.linked()] == kinds
