@@ -30,18 +30,14 @@ from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.processes.link_budget import LinkBudget
 
-READS_PER_SECOND, READS_AT_ONCE = 512.0, 2_048.0
-"""The most that the node reads from one peer. A read is one frame, or a part of one. 64 KB of gossip take four."""
-ASSURED_PER_SECOND, ASSURED_AT_ONCE = 32.0, 256.0
-"""The rate that each peer has, however much others send."""
-SHARED_PER_SECOND, SHARED_AT_ONCE = 4_096.0, 16_384.0
-"""The further rate that all peers share: that of eight peers at their most."""
-STREAMS_PER_SECOND, STREAMS_AT_ONCE = 4.0, 64.0
-"""The most streams that one peer may open. An honest peer opens one for each request, and one for its gossip."""
-ASSURED_STREAMS_PER_SECOND, ASSURED_STREAMS_AT_ONCE = 0.5, 32.0
-"""The streams that one peer may open however many others open."""
-SHARED_STREAMS_PER_SECOND, SHARED_STREAMS_AT_ONCE = 16.0, 256.0
-"""The streams that all peers together may open beyond that."""
+Rate = tuple[float, float]
+"""Tokens per second, and at once."""
+
+READS, ASSURED_READS, SHARED_READS = (512.0, 2_048.0), (32.0, 256.0), (4_096.0, 16_384.0)
+"""The most that the node reads from one peer, what each peer has however much others send, and what all peers share
+beyond that: eight at their most. A read is one frame, or a part of one. 64 KB of gossip take four."""
+STREAMS_OPENED, ASSURED_STREAMS, SHARED_STREAMS = (4.0, 64.0), (0.5, 32.0), (16.0, 256.0)
+"""The same of streams that peers open. An honest peer opens one for each request, and one for its gossip."""
 WINDOW_BYTES = yamux.DEFAULT_WINDOW_SIZE  # that a peer may send to a stream ahead of its reader; the longest frame
 UNREAD_BYTES = 2 * 1024 * 1024  # over all streams of a connection
 STREAMS = 128  # of a connection, those of either side and those that one side has closed
@@ -51,14 +47,11 @@ PING_SECONDS = 10.0
 TICK_SECONDS, SILENT_TICKS = 10.0, 5  # closed 50 to 60 s after the last read; a peer may stall for 35 s
 
 
-Rate = tuple[float, float]
-"""Tokens per second, and at once."""
-
-
 class Budget:
     """The budget of all connections of one node. A peer that reconnects goes on with the rest of its budget."""
 
-    def __init__(self, *, most: Rate, assured: Rate, shared: Rate) -> None:
+    def __init__(self, most: Rate, assured: Rate, shared: Rate) -> None:
+        """`most` of one peer, of which `assured` is its own, and the rest a part of what is `shared` by all."""
         self._assured = LinkBudget(rate=assured[0], burst=assured[1])
         self._beyond = LinkBudget(rate=most[0] - assured[0], burst=most[1] - assured[1], for_all=shared)
 
@@ -67,30 +60,15 @@ class Budget:
         return self._assured.take(peer, now) or self._beyond.take(peer, now)
 
 
-def read_budget() -> Budget:
-    """The reads of a node."""
-    return Budget(
-        most=(READS_PER_SECOND, READS_AT_ONCE),
-        assured=(ASSURED_PER_SECOND, ASSURED_AT_ONCE),
-        shared=(SHARED_PER_SECOND, SHARED_AT_ONCE),
-    )
-
-
-def stream_budget() -> Budget:
-    """The streams that peers open to a node."""
-    return Budget(
-        most=(STREAMS_PER_SECOND, STREAMS_AT_ONCE),
-        assured=(ASSURED_STREAMS_PER_SECOND, ASSURED_STREAMS_AT_ONCE),
-        shared=(SHARED_STREAMS_PER_SECOND, SHARED_STREAMS_AT_ONCE),
-    )
-
-
 class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
     """Opens the connections of one node."""
 
     def __init__(self) -> None:
         super().__init__({yamux.PROTOCOL_ID: BoundedYamux})
-        self._budgets = read_budget(), stream_budget()
+        self._budgets = (
+            Budget(READS, ASSURED_READS, SHARED_READS),
+            Budget(STREAMS_OPENED, ASSURED_STREAMS, SHARED_STREAMS),
+        )
 
     async def new_conn(self, conn: Any, peer_id: Any) -> "BoundedYamux":
         """As in the library: agree on yamux with the peer. Raises the library's MultiselectError if that fails."""

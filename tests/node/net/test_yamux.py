@@ -15,7 +15,7 @@ from libp2p.stream_muxer.yamux import yamux as library
 
 from sapo_node.net import yamux
 from sapo_node.net.interface import PeerGone, Requests
-from sapo_node.net.yamux import BoundedYamux, Budget, grant_by_halves, read_budget, stream_budget
+from sapo_node.net.yamux import BoundedYamux, Budget, grant_by_halves
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Spawn, Start, Until
@@ -134,6 +134,12 @@ async def test_a_connection_that_cannot_be_read_any_more_is_closed(
     await until(lambda: mallory.peer_id not in node.links(), within=10 * TICK + 10)
 
 
+def after(seconds: float, rate: yamux.Rate) -> float:
+    """The most that a budget gives in so many seconds."""
+    per_second, at_once = rate
+    return at_once + per_second * seconds + 1
+
+
 async def test_a_flood_of_frames_is_read_at_the_rate_of_a_connection(
     raw: "tuple[Probe, Attacker, Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +150,7 @@ async def test_a_flood_of_frames_is_read_at_the_rate_of_a_connection(
     with trio.move_on_after(5):
         await _flood(write)
     passed = trio.current_time() - before
-    assert next(seen) <= yamux.READS_AT_ONCE + yamux.READS_PER_SECOND * passed + 1
+    assert next(seen) <= after(passed, yamux.READS)
 
 
 class Link:
@@ -193,17 +199,17 @@ async def test_short_messages_cost_no_window_update_on_either_end_of_a_stream(
 
 
 BUDGETS = {
-    "reads": (read_budget, (512, 2_048), (32, 256), (4_096, 16_384)),
-    "streams": (stream_budget, (4, 64), (0.5, 32), (16, 256)),
+    "reads": (yamux.READS, yamux.ASSURED_READS, yamux.SHARED_READS),
+    "streams": (yamux.STREAMS_OPENED, yamux.ASSURED_STREAMS, yamux.SHARED_STREAMS),
 }
-"""What makes it; the rate and the burst of one peer at most, of one peer for sure, and of all beyond that."""
+"""The rate and the burst of one peer at most, of one peer for sure, and of all beyond that."""
 
 
 @pytest.mark.parametrize("peers", [1, 16])
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_floods_of_many_peers_are_taken_at_the_rate_that_all_share(kind: str, peers: int) -> None:
-    make, most, assured, shared = BUDGETS[kind]
-    budget, seconds, taken = make(), 2, 0
+    most, assured, shared = BUDGETS[kind]
+    budget, seconds, taken = Budget(most, assured, shared), 2, 0
     for tick in range(4 * seconds):
         for peer in range(peers):
             while budget.take(f"peer {peer}", tick / 4):
@@ -215,8 +221,8 @@ def test_floods_of_many_peers_are_taken_at_the_rate_that_all_share(kind: str, pe
 
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_a_peer_within_its_assured_rate_is_served_while_16_others_flood(kind: str) -> None:
-    make, _, (rate, _), _ = BUDGETS[kind]
-    budget = make()
+    most, (rate, burst), shared = BUDGETS[kind]
+    budget = Budget(most, (rate, burst), shared)
     for tick in range(round(10 * rate)):
         for peer in range(16):
             while budget.take(f"flood {peer}", tick / rate):
@@ -226,8 +232,7 @@ def test_a_peer_within_its_assured_rate_is_served_while_16_others_flood(kind: st
 
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_a_peer_that_connects_again_goes_on_with_what_it_had_left(kind: str) -> None:
-    make, (_, burst), _, _ = BUDGETS[kind]
-    budget: Budget = make()
+    budget, burst = Budget(*BUDGETS[kind]), BUDGETS[kind][0][1]
     assert sum(budget.take("a", 0.0) for _ in range(10_000)) == burst
     assert not budget.take("a", 0.0)
 
@@ -251,14 +256,13 @@ async def test_short_streams_are_taken_at_the_rate_of_a_connection(
             await write(frame(library.TYPE_WINDOW_UPDATE, library.FLAG_RST, stream, 0))
             await trio.sleep(0.005)
     passed = trio.current_time() - before
-    assert next(taken) <= yamux.STREAMS_AT_ONCE + yamux.STREAMS_PER_SECOND * passed + 1
+    assert next(taken) <= after(passed, yamux.STREAMS_OPENED)
 
 
 async def test_all_connections_of_a_node_share_one_budget(
     start: "Start", attacker: "Attack", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(yamux, "SHARED_PER_SECOND", 0.0)
-    monkeypatch.setattr(yamux, "SHARED_AT_ONCE", 600.0)
+    monkeypatch.setattr(yamux, "SHARED_READS", (0.0, 600.0))
     node = await start(1)
     async with attacker(node.address, 200) as first, attacker(node.address, 201) as second:
         before = trio.current_time()
@@ -272,7 +276,7 @@ async def test_all_connections_of_a_node_share_one_budget(
             await trio.sleep(4)
             nursery.cancel_scope.cancel()
         passed, taken = trio.current_time() - before, next(seen)  # a connection that ends is read to its end
-    assert taken <= 600 + 2 * (yamux.ASSURED_AT_ONCE + yamux.ASSURED_PER_SECOND * passed + 1)
+    assert taken <= 600 + 2 * after(passed, yamux.ASSURED_READS)
 
 
 def _counted(take: Any, seen: "count[int]") -> Any:
