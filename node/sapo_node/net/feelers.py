@@ -13,7 +13,7 @@ Only an address that answered is told to other peers, and kept for a restart. Bi
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import trio
@@ -106,7 +106,7 @@ class Feelers:
 
     async def _try(self, peer_id: str, announced: Announced) -> None:
         try:
-            answered = await self._first(peer_id, announced.addresses[:TRIED])
+            answered = await first_that_answers(self._dial, peer_id, announced.addresses[:TRIED], DIAL_SECONDS)
         finally:
             self._dialling -= Counter([announced.network])  # which keeps no zeros
             self._news.set()
@@ -118,14 +118,15 @@ class Feelers:
                 del self._due[peer_id]
             self._result(peer_id, answered, announced.network)
 
-    async def _first(self, peer_id: str, addresses: tuple[str, ...]) -> str:
-        """The first address that answers; empty if none does."""
-        for address in addresses:
-            try:
-                with trio.fail_after(DIAL_SECONDS):
-                    await self._dial(peer_id, address)
-            except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
-                log.debug("%s does not answer at %s: %r", peer_id, address, error)
-            else:
-                return address
-        return ""
+
+async def first_that_answers(dial: Dial, peer_id: str, addresses: Iterable[str], seconds: float) -> str:
+    """The first address at which a peer answers, each within `seconds`; empty if it answers at none."""
+    for address in addresses:
+        try:
+            with trio.fail_after(seconds):
+                await dial(peer_id, address)
+        except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
+            log.debug("%s does not answer at %s: %r", peer_id, address, error)
+        else:
+            return address
+    return ""

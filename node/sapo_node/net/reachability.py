@@ -7,8 +7,7 @@ peer that asks. It dials at most ADDRESSES, only at IP addresses that this peer 
 of its link. So nobody can make it dial a third machine.
 """
 
-import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import trio
@@ -20,11 +19,11 @@ from libp2p.peer.id import ID
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses
+from sapo_node.net.dialer import Dial
+from sapo_node.net.feelers import first_that_answers
 from sapo_node.net.inbound import quietly, shielded
 from sapo_node.net.relay import read_message, write_message
 from sapo_node.processes.link_budget import LinkBudget
-
-log = logging.getLogger(__name__)
 
 AUTONAT = TProtocol("/libp2p/autonat/1.0.0")
 ADDRESSES = 2  # of a peer that are dialled
@@ -55,7 +54,7 @@ class AutoNat:
         self,
         host: Any,
         *,
-        check: Callable[[str, str], Awaitable[None]],
+        check: Dial,
         sources: Callable[[str], Collection[str]],
     ) -> None:
         """`check(peer id, address)` dials a connected peer. `sources(peer id)` are its IP addresses."""
@@ -96,12 +95,7 @@ class AutoNat:
     async def _reaches(self, peer_id: str, told: Iterable[bytes]) -> bool:
         texts = [addresses.text_of(Multiaddr(each)) for each in told]
         here, are_elsewhere = addresses.places_of(texts, self._sources(peer_id))
+        dialled = () if are_elsewhere else here[:ADDRESSES]
         with trio.move_on_after(DIAL_SECONDS):
-            for address in () if are_elsewhere else here[:ADDRESSES]:
-                try:
-                    await self._check(peer_id, address)
-                except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
-                    log.debug("%s does not answer at %s: %r", peer_id, address, error)
-                else:
-                    return True
+            return bool(await first_that_answers(self._check, peer_id, dialled, DIAL_SECONDS))
         return False
