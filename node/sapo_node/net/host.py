@@ -10,8 +10,7 @@ import logging
 import random
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -201,24 +200,16 @@ async def _close_peer(swarm: Any, peer_id: Any, why: str = "the library closed i
 async def _do_nothing() -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """The addresses that one session listens on and announces."""
-
-    listen: tuple[str, ...]
-    announce: tuple[str, ...]
-    """If not empty, replaces the addresses that are derived from `listen`."""
-
-
 class Session:
     """Host and gossip of one session. `run` may be called once."""
 
     def __init__(
         self,
         seed: bytes,
-        where: Listening,
         gossip: Gossip,
         *,
+        listen: Sequence[str],
+        announce: Sequence[str],
         seen: Seen,
         followed: frozenset[str],
         requests: Requests | None,
@@ -226,7 +217,9 @@ class Session:
         gone: Callable[[str, str], None],
         brought: Callable[[str], int],
     ) -> None:
-        self._where = where
+        """`announce` replaces the addresses that are derived from `listen`, unless it is empty."""
+        self._listen = listen
+        self._announce = announce
         self._gossip = gossip
         self._followed = followed
         self._linked = linked
@@ -266,8 +259,8 @@ class Session:
         await self.inbound.take_connection(socket)
 
     def _advertised(self, bound: list[Any]) -> list[Any]:
-        if self._where.announce:
-            return [Multiaddr(address) for address in self._where.announce]
+        if self._announce:
+            return [Multiaddr(address) for address in self._announce]
         # The library calls this with every RPC, and the interfaces of this machine seldom change.
         asked = tuple(str(address) for address in bound)
         if self._expanded is None or self._expanded[0] != asked or trio.current_time() > self._expanded[1]:
@@ -296,11 +289,11 @@ class Session:
             await self._tcp.give_up()
 
     async def _run(self, ready: Callable[[], None], stop: trio.Event) -> None:
-        listen = [Multiaddr(address) for address in self._where.listen]
+        listen = [Multiaddr(address) for address in self._listen]
         async with self.host.run(listen_addrs=listen):
             self.bound = tuple(str(address) for address in self.host.get_transport_addrs())
             if len(self.bound) < len(listen):
-                raise OSError(f"listening on {', '.join(self._where.listen)} failed")
+                raise OSError(f"listening on {', '.join(self._listen)} failed")
             async with trio.open_nursery() as nursery:
                 self.follow(self._followed)
                 await nursery.start(self._streams.run)
@@ -415,7 +408,7 @@ class Session:
         """Ask a connected peer how it sees this node. Raises any error of the library."""
         seen, remote = await seen_by(self.host, peer_id)
         public = [each.rpartition("/p2p/")[0] for each in self.advertised if addresses.public_block_of(each)]
-        asked = tuple(self._where.announce or public or self.outer_addresses(addresses.host_of(seen)))
+        asked = tuple(self._announce or public or self.outer_addresses(addresses.host_of(seen)))
         is_dialled = bool(asked) and await self.autonat.ask(peer_id, asked)
         return Reachability(seen, self._local_port(remote), asked, is_dialled)
 

@@ -22,7 +22,7 @@ from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover, seek
 from sapo_node.net.feelers import Announced, Feelers
 from sapo_node.net.gossip_streams import Gossip
-from sapo_node.net.host import Listening, Session
+from sapo_node.net.host import Session
 from sapo_node.net.interface import (
     CIRCUIT,
     TARGET_PEERS,
@@ -167,11 +167,11 @@ class Libp2pNetwork:
             foreign=self._follows_other,
             defences=self._settings.defences,
         )
-        where = Listening(self._listen, self._announce)
         return Session(
             self._settings.seed,
-            where,
             gossip,
+            listen=self._listen,
+            announce=self._announce,
             seen=self._seen_messages,
             followed=self._part | self._shared,
             requests=self._requests,

@@ -12,7 +12,6 @@ from libp2p.utils import encode_varint_prefixed
 from multiaddr import Multiaddr
 
 from sapo_node.net import gossip_streams
-from sapo_node.net.host import Listening
 from stock_libp2p import stock_host
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ async def test_a_peer_gets_our_record_again_when_our_addresses_change(
     node = await start(1)
     async with attacker(node.address) as peer:
         await followed(node, peer, until)
-        node.session._where = Listening(node.session._where.listen, ("/ip4/127.0.0.1/tcp/9",))
+        node.session._announce = ("/ip4/127.0.0.1/tcp/9",)
         await until(lambda: len(set(records(peer))) == 2)
 
 
