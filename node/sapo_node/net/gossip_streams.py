@@ -138,7 +138,7 @@ class GossipStreams:
         """A connection with a peer began."""
         identity = link.muxed_conn.peer_id
         name = str(identity)
-        self._machine.connected(name, outbound=self._dialled(identity))
+        self._machine.connected(name, outbound=self.dialled(identity))
         if name in self._own:
             self._own[name].returned.set()
         elif self._nursery is not None:
@@ -156,7 +156,7 @@ class GossipStreams:
         if not stays:
             self._machine.gone(name)
         elif name in self._machine.peers:
-            self._machine.connected(name, outbound=self._dialled(identity))
+            self._machine.connected(name, outbound=self.dialled(identity))
         own = self._own.get(name)
         if own and own.stream and (not stays or own.stream.muxed_conn is link.muxed_conn):
             own.writing.cancel()
@@ -164,7 +164,7 @@ class GossipStreams:
     def _is_connected(self, identity: Any) -> bool:
         return any(not link.is_closed for link in self._swarm.get_connections(identity))
 
-    def _dialled(self, identity: Any) -> bool:
+    def dialled(self, identity: Any) -> bool:
         """Return whether we dialled a peer."""
         return any(link.direction.name == "OUTBOUND" for link in self._swarm.get_connections(identity))
 
@@ -215,7 +215,7 @@ class GossipStreams:
         if not (self._gossip.admit(name) and self._is_connected(identity)):
             await quietly(stream.reset)
             return
-        self._machine.connected(name, outbound=self._dialled(identity))
+        self._machine.connected(name, outbound=self.dialled(identity))
         if not self._machine.stream_opened(name, number):
             log.info("refused a gossip stream of %s: it has %d", name, self._gossip.defences.gossip_streams)
             await quietly(stream.reset)

@@ -1,9 +1,9 @@
 """Builds a libp2p host with our settings and runs one session of it, until the session fails or is stopped.
 
 Gossip is that of `sapo_node.gossip`, and not the library's. The settings suit py-libp2p 0.8.1: noise and yamux only.
-Three automatic actions are switched off. The library dials peers that it heard
-of. It asks every peer to identify itself, in tasks whose failure ends the process. It accepts identify reports that it
-did not ask for.
+Three automatic actions are switched off. The library dials peers that it heard of. It asks every peer to identify
+itself, in tasks whose failure ends the process. It accepts identify reports that it did not ask for. Inbound
+connections do not pass through the swarm's own handler, but through `Inbound`.
 """
 
 import logging
@@ -367,8 +367,7 @@ class Session:
 
     def outbound(self, peer_id: str) -> bool:
         """Return whether we dialled a connected peer."""
-        links = self.swarm.get_connections(ID.from_string(peer_id))
-        return bool(links) and links[0].direction.name == "OUTBOUND"
+        return self._streams.dialled(ID.from_string(peer_id))
 
     def sources(self, peer_id: str) -> list[str]:
         """The IP addresses that a peer is connected from."""
@@ -425,8 +424,7 @@ class Session:
 
     def block(self, peer_id: str) -> str:
         """The address block of the Internet in which a connected peer is; empty if it is in none."""
-        links = self.swarm.get_connections(ID.from_string(peer_id))
-        return next((block for link in links if (block := addresses.public_block_of(_source(link)))), "")
+        return next(filter(None, map(addresses.public_block_of, self.sources(peer_id))), "")
 
     # Callbacks of the swarm.
 
