@@ -254,6 +254,11 @@ def block_of(text: str) -> str:
     return _prefix_of(text, 24, 48)
 
 
+def machine_of(text: str) -> str:
+    """The address of a machine. For IPv6 its /64, because one machine can use all addresses in that (RFC 4291)."""
+    return _prefix_of(text, 32, 64).removesuffix("/32")
+
+
 def public_block_of(text: str) -> str:
     """The block of an address of the Internet. Empty for any other: machines of a private network have many owners, or
     the same owner as this one.

@@ -25,7 +25,7 @@ from libp2p.io.exceptions import IOException
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.protocol_muxer.exceptions import MultiselectError
 
-from sapo_node.net.addresses import block_of
+from sapo_node.net.addresses import block_of, machine_of
 from sapo_node.net.connection_rate import ConnectionRate
 from sapo_node.net.settings import NetworkDefences
 
@@ -35,7 +35,7 @@ BY_MESSAGES, BY_BLOCK = 8, 8
 """Connections that are protected by each measure."""
 _SECRET = secrets.token_bytes(32)
 """Per-process secret, so that an attacker cannot pick protected blocks."""
-HANDSHAKES = 16  # unfinished, from one IP address
+HANDSHAKES = 16  # unfinished, from one machine
 ALL_HANDSHAKES = 64  # unfinished
 IDLE_SECONDS = 20.0  # an honest peer tells its topics within a second, or publishes
 CLOSE_SECONDS = 2.0
@@ -128,9 +128,9 @@ class Inbound:
         self._rate = ConnectionRate()
         self._slots: list[Slot] = []
         self._handshakes: dict[trio.CancelScope, str] = {}
-        """The IP addresses of unfinished handshakes, the oldest first."""
+        """The machines of unfinished handshakes, the oldest first."""
         self._refused_addresses: dict[str, float] = {}
-        """By IP address: until when its connections are refused."""
+        """By machine: until when its connections are refused."""
         self._refused: Counter[str] = Counter()
         """The connections and streams that were refused, by reason."""
         self._negotiate = swarm.common_stream_handler
@@ -164,7 +164,8 @@ class Inbound:
         """Upgrade a socket that a peer opened to a connection, and hold its slot until it closes."""
         remote = socket.get_remote_address()
         source = remote[0] if remote else ""
-        crowded = list(self._handshakes.values()).count(source) >= HANDSHAKES
+        machine = machine_of(source)
+        crowded = list(self._handshakes.values()).count(machine) >= HANDSHAKES
         if crowded or not self._rate.admits(source, trio.current_time()):
             why = f"its address has {HANDSHAKES} unfinished handshakes" if crowded else "too many new ones in a second"
             self._count("connection", why, source)
@@ -174,27 +175,27 @@ class Inbound:
             scope, oldest = next(iter(self._handshakes.items()))
             self._count("handshake", f"{ALL_HANDSHAKES} are unfinished, and it is the oldest", oldest)
             scope.cancel()
-        muxed = await self._upgrade(socket, source)
+        muxed = await self._upgrade(socket, machine)
         if muxed is None:
             await quietly(socket.close)
             return
         if self._refuses(str(muxed.peer_id)):
-            self._refuse_address(source)
+            self._refuse_address(machine)
         for link in self._swarm.get_connections(muxed.peer_id):
             if link.muxed_conn is muxed:
                 await self._hold(Slot(str(muxed.peer_id), block_of(source), trio.current_time(), link))
                 if self._brought(str(muxed.peer_id)):
                     self._rate.remember(source)
 
-    async def _upgrade(self, socket: Any, source: str) -> Any:
+    async def _upgrade(self, socket: Any, machine: str) -> Any:
         """The connection after its handshake; None if that failed or had to give way."""
         with trio.CancelScope() as scope:
-            self._handshakes[scope] = source
+            self._handshakes[scope] = machine
             try:
-                await self._let_in(source)
-                return await self._swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), source)
+                await self._let_in(machine)
+                return await self._swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), machine)
             except Exception as error:  # noqa: BLE001 - a failed handshake ends only its connection
-                log.debug("handshake from %s failed: %r", source, error)
+                log.debug("handshake from %s failed: %r", machine, error)
             finally:
                 del self._handshakes[scope]
         return None
@@ -230,11 +231,11 @@ class Inbound:
         outbound = [link for link in self._swarm.get_connections() if link.direction.name == "OUTBOUND"]
         return max(1, self._most - max(len(outbound), self._defences.reserved_outbound))
 
-    async def _let_in(self, source: str) -> None:
+    async def _let_in(self, machine: str) -> None:
         """Raise ConnectionRefusedError for a refused address, but late: a peer refused at once returns at once."""
-        if trio.current_time() < self._refused_addresses.get(source, 0.0):
+        if trio.current_time() < self._refused_addresses.get(machine, 0.0):
             await trio.sleep(HANDSHAKE_SECONDS)
-            raise ConnectionRefusedError(source)
+            raise ConnectionRefusedError(machine)
 
     def _count(self, kind: str, why: str, origin: str) -> None:
         """Log a refused connection or stream. Only counts 1, 2, 4, 8, ..., so that a flood fills no log."""
@@ -243,11 +244,11 @@ class Inbound:
         if count & (count - 1) == 0:
             log.info("refused a %s of %s: %s (%d so far)", kind, origin, why, count)
 
-    def _refuse_address(self, source: str) -> None:
-        """Refuse connections from the address of a peer that floods. Without this, each one costs us a handshake."""
+    def _refuse_address(self, machine: str) -> None:
+        """Refuse connections from the machine of a peer that floods. Without this, each one costs us a handshake."""
         now = trio.current_time()
         self._refused_addresses = {each: until for each, until in self._refused_addresses.items() if until > now}
-        self._refused_addresses[source] = now + REFUSED_ADDRESS_SECONDS
+        self._refused_addresses[machine] = now + REFUSED_ADDRESS_SECONDS
 
 
 async def close_link(link: Any, why: str) -> None:

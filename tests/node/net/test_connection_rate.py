@@ -1,9 +1,11 @@
 """The rate of new connections: nobody has the node do handshakes as fast as he can ask for them."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
+import trio.testing
 
 from sapo_node.net.connection_rate import (
     ALL_CONNECTIONS_BURST,
@@ -12,6 +14,8 @@ from sapo_node.net.connection_rate import (
     REMEMBERED_BLOCKS,
     ConnectionRate,
 )
+from sapo_node.net.inbound import HANDSHAKES, Inbound
+from sapo_node.net.settings import NETWORK_DEFENDED
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Start, Until
@@ -92,3 +96,49 @@ def test_the_block_that_was_used_longest_ago_is_forgotten() -> None:
         rate.admits(f"11.0.{number}.1", 0.0)
     assert not rate.admits("10.0.0.1", 0.0)
     assert rate.admits("10.0.1.1", 0.0)
+
+
+class SilentSwarm:
+    """A swarm whose handshakes never end."""
+
+    common_stream_handler = None
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    def set_stream_handler(self, handler: object) -> None: ...
+
+    async def upgrade_inbound_raw_conn(self, _raw: object, _where: str) -> None:
+        self.begun += 1
+        await trio.sleep_forever()
+
+
+@dataclass
+class Socket:
+    host: str
+
+    def get_remote_address(self) -> tuple[str, int]:
+        return self.host, 4001
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("prefix", "begun"), [("2001:db8::", HANDSHAKES), ("192.0.2.", HANDSHAKES + 1)])
+async def test_all_addresses_of_an_ipv6_machine_share_its_unfinished_handshakes(
+    prefix: str, begun: int, nursery: trio.Nursery
+) -> None:
+    swarm = SilentSwarm()
+    taking = Inbound(
+        swarm,
+        8,
+        NETWORK_DEFENDED,
+        refuses=lambda _: False,
+        offended=lambda *_: None,
+        follows=lambda _: True,
+        brought=lambda _: 0,
+    )
+    for number in range(HANDSHAKES + 1):
+        nursery.start_soon(taking.take_connection, Socket(f"{prefix}{number}"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert swarm.begun == begun
+    nursery.cancel_scope.cancel()
