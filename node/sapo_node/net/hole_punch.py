@@ -16,10 +16,10 @@ come about so. A relay that brings its own peers can take these and no others.
 
 import logging
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import trio
 from libp2p.custom_types import TProtocol
@@ -39,9 +39,6 @@ from sapo_node.net.reachability import seen_by
 from sapo_node.net.relay import HOP, STOP, read_message, write_message
 from sapo_node.processes.bounded import Bounded
 from sapo_node.processes.link_budget import LinkBudget
-
-if TYPE_CHECKING:
-    from sapo_node.net.host import Session
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +62,30 @@ MEETINGS_RATE, MEETINGS_BURST = 0.1, 8.0
 ALL_MEETINGS_RATE, ALL_MEETINGS_BURST = 0.3, 16.0
 
 
-class HolePunching:
-    """Both sides of hole punching, in one session."""
+class Host(Protocol):
+    """The connections of this node, as far as they are needed here."""
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self._own_id = str(session.host.get_id())
+    def is_linked(self, peer_id: str) -> bool: ...
+
+    def admits(self, peer_id: str) -> bool: ...
+
+    def possible_relays(self) -> Collection[str]:
+        """Return the connected peers at which to reserve; none if peers can dial this node."""
+
+    def outer_addresses(self, seen: str) -> Sequence[str]:
+        """Return where a router may forward to our listening port. `seen` is our IP address as a peer sees it."""
+
+    async def dial_from_listening_port(self, peer_id: str, address: str, *, as_server: bool) -> None: ...
+
+
+class HolePunching:
+    """Both sides of hole punching, on one libp2p host."""
+
+    def __init__(self, libp2p_host: Any, host: Host) -> None:
+        self._libp2p = libp2p_host
+        self._own_id = str(libp2p_host.get_id())
+        self._host = host
+        self._upgrader = libp2p_host.get_network().upgrader
         self._relays: dict[str, str] = {}
         """By connected peer that was asked for a reservation: our IP address as it sees it. Empty if it refused."""
         self._meeting: list[str] = []
@@ -83,13 +98,13 @@ class HolePunching:
             rate=MEETINGS_RATE, burst=MEETINGS_BURST, for_all=(ALL_MEETINGS_RATE, ALL_MEETINGS_BURST)
         )
         self._nursery: trio.Nursery | None = None
-        session.host.set_stream_handler(STOP, self._invited)
+        libp2p_host.set_stream_handler(STOP, self._invited)
 
     async def run(self) -> None:
         """Reserve at relays until cancelled."""
         async with trio.open_nursery() as self._nursery:
             while True:
-                for relay in set(self._session.possible_relays()) - self._relays.keys():
+                for relay in set(self._host.possible_relays()) - self._relays.keys():
                     self._relays[relay] = ""
                     self._nursery.start_soon(self._reserve, relay)
                 await trio.sleep(RESERVE_SECONDS)
@@ -110,8 +125,8 @@ class HolePunching:
             bool(self._relays.get(relay))
             and len(self._meeting) < AT_ONCE
             and len(self._met) + len(self._meeting) < MOST_MET
-            and self._session.admits(peer_id)
-            and not self._session.is_linked(peer_id)
+            and self._host.admits(peer_id)
+            and not self._host.is_linked(peer_id)
             and now >= self._failed.get(peer_id, 0.0)
             and self._budget.take(relay, now)
         )
@@ -120,7 +135,7 @@ class HolePunching:
         try:
             stream = await self._ask(relay, HopMessage(type=HopMessage.RESERVE))
             await quietly(stream.close)
-            seen, _ = await seen_by(self._session.host, relay)
+            seen, _ = await seen_by(self._libp2p, relay)
         except Exception as error:  # noqa: BLE001 - the library raises many errors; this peer is then no relay
             log.debug("%s gives no reservation: %r", relay, error)
             return
@@ -129,7 +144,7 @@ class HolePunching:
 
     async def _ask(self, relay: str, request: HopMessage) -> Any:
         """Send a request to a relay, and return the stream if the relay says OK."""
-        stream = await self._session.host.new_stream(ID.from_string(relay), [HOP])
+        stream = await self._libp2p.new_stream(ID.from_string(relay), [HOP])
         granted = False
         try:
             await write_message(stream, request)
@@ -178,7 +193,7 @@ class HolePunching:
         """Agree with a peer on a circuit, and dial. Errors are only logged: success is a connection."""
         try:
             async with self._circuit(stream, peer_id, initiator=not invited) as circuit:
-                ours = self._session.outer_addresses(self._relays.get(relay, ""))
+                ours = self._host.outer_addresses(self._relays.get(relay, ""))
                 agree = _agree_as_invited if invited else _agree_as_guest
                 theirs = await agree(circuit, ours)
             await self._dial(peer_id, theirs, as_server=invited)
@@ -191,11 +206,10 @@ class HolePunching:
     async def _circuit(self, stream: Any, peer_id: str, *, initiator: bool) -> AsyncIterator[Any]:
         """A muxed connection on a circuit, outside of the host. Its other end has proved that it is the peer."""
         identity = ID.from_string(peer_id)
-        upgrader = self._session.swarm.upgrader
-        secured = await upgrader.upgrade_security(RawConnection(stream, initiator), initiator, identity)
+        secured = await self._upgrader.upgrade_security(RawConnection(stream, initiator), initiator, identity)
         if secured.get_remote_peer() != identity:
             raise ProtocolBroken("another peer is on the circuit")
-        muxed = await upgrader.upgrade_connection(secured, identity)
+        muxed = await self._upgrader.upgrade_connection(secured, identity)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(muxed.start)
             await muxed.event_started.wait()
@@ -215,7 +229,7 @@ class HolePunching:
                 is_server = as_server and not turn % 2
                 try:
                     with trio.move_on_after(SERVER_SECONDS if is_server else DIAL_SECONDS):
-                        await self._session.dial_from_listening_port(peer_id, address, as_server=is_server)
+                        await self._host.dial_from_listening_port(peer_id, address, as_server=is_server)
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
                     log.debug("%s does not answer at %s: %r", peer_id, address, error)
                 await trio.sleep(RETRY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
@@ -224,7 +238,7 @@ class HolePunching:
             async with trio.open_nursery() as nursery:
                 for address in theirs:
                     nursery.start_soon(knock, address)
-                while not self._session.is_linked(peer_id):  # noqa: ASYNC110 - the peer's packet may open it, too
+                while not self._host.is_linked(peer_id):  # noqa: ASYNC110 - the peer's packet may open it, too
                     await trio.sleep(LOOK_SECONDS)
                 self._met.add(peer_id)
                 nursery.cancel_scope.cancel()

@@ -242,7 +242,7 @@ class Session:
         self._records = PeerRecords(self.host)
         self._streams = GossipStreams(self.host, self.machine, self._records, gossip)
         self.relay = Relay(self.host)
-        self.hole_punching = HolePunching(self)
+        self.hole_punching = HolePunching(self.host, self)
         self.autonat = AutoNat(self.host, check=self.check, sources=self.sources)
         self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
