@@ -22,9 +22,9 @@ def trusting(folder, words, users):
 class Publishers:
     """The load's own publishers in their process; what they say is in `said`."""
 
-    def __init__(self, target, swarm, words, users):
-        """`words` are what the keys of so many users follow from."""
-        command = [sys.executable, "-m", "sapo_adversary.load.publishers", target, str(swarm), words]
+    def __init__(self, target, swarm, words, users, *, within=()):
+        """`words` are what the keys of so many users follow from; `within` goes before the command."""
+        command = [*within, sys.executable, "-m", "sapo_adversary.load.publishers", target, str(swarm), words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen(command, **pipes, text=True, env=ENVIRONMENT)
         self.said = Queue()
