@@ -6,8 +6,10 @@ A router is nftables with conntrack. Its NAT is of one of three kinds (RFC 4787;
 - PORT_RESTRICTED keeps the port of the inner host, and lets in only answers.
 - SYMMETRIC takes a random port for each destination, and lets in only answers.
 
-The public segment is 11.0.0.0/8, because the node treats these addresses as addresses of the Internet. Each host and
-router on it has a /16 of its own. Nothing leaves the machine.
+For IPv6 no router has NAT: its hosts have public addresses, and it lets in only answers (RFC 6092).
+
+The public segment is 11.0.0.0/8 and 2600::/16, because the node treats these addresses as addresses of the Internet.
+Each host and router on it has a /16 and a /32 of its own. Nothing leaves the machine.
 
     with Lab() as lab:
         inner = lab.host(lab.router(Nat.PORT_RESTRICTED))
@@ -51,10 +53,12 @@ def reason_without() -> str:
 
 @dataclass
 class Host:
-    """A machine with one address."""
+    """A machine with one IPv4 address and one IPv6 address."""
 
     namespace: str
     address: str
+    ipv6: str
+    """Empty behind a router that is behind another."""
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command line that runs a program on it. The process that starts becomes the program."""
@@ -73,13 +77,11 @@ class Host:
 class Router(Host):
     """A router; `address` is its outer address."""
 
-    number: int
+    network: str
+    """The first three bytes of the addresses behind it."""
+    ipv6_network: str
+    """The first 48 bits of the IPv6 addresses behind it; empty if there are none."""
     hosts: list[Host] = field(default_factory=list)
-
-    @property
-    def network(self) -> str:
-        """The first three bytes of the addresses behind it."""
-        return f"192.168.{self.number}"
 
 
 class Lab:
@@ -104,10 +106,18 @@ class Lab:
         """A new host behind a router, or on the public segment."""
         namespace = self._namespace()
         if router is None:
-            return Host(namespace, self._attach_to_public(namespace))
-        host = Host(namespace, f"{router.network}.{len(router.hosts) + 2}")
+            number = len(self._namespaces)
+            host = Host(namespace, f"11.{number}.0.1", f"2600:{number}::1")
+            self._attach(host, self._public, 8, 16)
+            return host
+        number = len(router.hosts) + 2
+        host = Host(namespace, f"{router.network}.{number}", router.ipv6_network and f"{router.ipv6_network}::{number}")
         router.hosts.append(host)
-        self._attach(namespace, router.namespace, f"{host.address}/24", gateway=f"{router.network}.1")
+        self._attach(host, router.namespace, 24, 64)
+        self._inside(namespace, f"route add default via {router.network}.1")
+        if host.ipv6:
+            self._inside(namespace, f"route add default via {router.ipv6_network}::1")
+            self._inside(router.namespace, f"neigh add proxy {host.ipv6} dev outer")
         return host
 
     def router(self, nat: Nat, *, behind: Router | None = None, hairpin: bool = False) -> Router:
@@ -116,13 +126,16 @@ class Lab:
         With `hairpin` it forwards also what its own hosts send to its outer address.
         """
         outer = self.host(behind)
-        router = Router(outer.namespace, outer.address, len(self._namespaces))
-        name = router.namespace
-        router.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        number = len(self._namespaces)
+        inner = "" if behind else f"2600:{number}:1"
+        router = Router(outer.namespace, outer.address, outer.ipv6, f"192.168.{number}", inner)
+        forwarding = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.outer.proxy_ndp=1")
+        router.run("sysctl", "-qw", *forwarding)
         self._inside(
-            name,
+            router.namespace,
             "link add segment type bridge",
             f"address add {router.network}.1/24 dev segment",
+            *([f"address add {inner}::1/64 dev segment nodad"] if inner else ()),
             "link set segment up",
         )
         first = f"{router.network}.2"
@@ -142,7 +155,7 @@ class Lab:
                     {f"ip saddr {router.network}.0/24 ip daddr {router.network}.0/24 masquerade" if hairpin else ""}
                 }}
             }}
-            table ip filter {{
+            table inet filter {{
                 chain to_router {{
                     type filter hook input priority filter;
                     iifname outer ct state new drop
@@ -165,20 +178,15 @@ class Lab:
         self._inside(name, "link set lo up")
         return name
 
-    def _attach_to_public(self, namespace: str) -> str:
-        address = f"11.{len(self._namespaces)}.0.1"
-        self._attach(namespace, self._public, f"{address}/8")
-        return address
-
-    def _attach(self, namespace: str, segment: str, address: str, gateway: str = "") -> None:
+    def _attach(self, host: Host, segment: str, ipv4_bits: int, ipv6_bits: int) -> None:
         port = f"port{len(self._namespaces)}"
-        _ip(f"link add outer netns {namespace} type veth peer name {port} netns {segment}")
+        _ip(f"link add outer netns {host.namespace} type veth peer name {port} netns {segment}")
         self._inside(segment, f"link set {port} master segment up")
         self._inside(
-            namespace,
-            f"address add {address} dev outer",
+            host.namespace,
+            f"address add {host.address}/{ipv4_bits} dev outer",
+            *([f"address add {host.ipv6}/{ipv6_bits} dev outer nodad"] if host.ipv6 else ()),
             "link set outer up",
-            *([f"route add default via {gateway}"] if gateway else ()),
         )
 
     def _inside(self, namespace: str, *commands: str) -> None:
