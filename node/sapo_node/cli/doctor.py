@@ -457,8 +457,8 @@ def way_in(found: Reachability) -> Finding:
         return good(name, f"{seen}; the router keeps ports, so nodes behind such routers can connect to this one")
     return doubtful(
         name,
-        f"{seen}; the router takes another port than this machine ({found.local_port}), so a node behind a router can "
-        "connect to this one only if its router lets everybody in",
+        f"{seen}; the router takes another port than this machine ({found.local_port}), so at that address a node "
+        "behind a router can connect to this one only if its router lets everybody in",
         "rollouts also travel through peers that both nodes have dialled; " + _FORWARD,
     )
 

@@ -173,6 +173,15 @@ def is_dialable(text: str) -> bool:
     return parts["tcp"] != "0" and not WILDCARDS & set(parts.values())
 
 
+def listening_port(bound: Iterable[str], version: int) -> int:
+    """The port of the first bound address of a version of IP that other machines can reach; 0 if there is none."""
+    for text in bound:
+        host = ipaddress.ip_address(host_of(text))
+        if host.version == version and not (host.is_loopback or host.is_link_local):
+            return int(parts_of(text)["tcp"])
+    return 0
+
+
 def places_of(told: Iterable[str], sources: Collection[str]) -> tuple[tuple[str, ...], bool]:
     """The addresses at which a connected peer can be dialled, and whether nothing but the peer's word is behind them.
 

@@ -70,10 +70,10 @@ class Host(Protocol):
     def admits(self, peer_id: str) -> bool: ...
 
     def possible_relays(self) -> Collection[str]:
-        """Return the connected peers at which to reserve; none if peers can dial this node."""
+        """Return the connected peers at which to reserve; none if this node knows that peers can dial it."""
 
     def outer_addresses(self, seen: str) -> Sequence[str]:
-        """Return where a router may forward to our listening port. `seen` is our IP address as a peer sees it."""
+        """Return where our listening port may be reached. `seen` is our IP address as a peer sees it; may be empty."""
 
     async def dial_from_listening_port(self, peer_id: str, address: str, *, as_server: bool) -> None: ...
 
@@ -244,7 +244,7 @@ class HolePunching:
                 nursery.cancel_scope.cancel()
         if late.cancelled_caught:
             self._failed[peer_id] = trio.current_time() + AGAIN_SECONDS
-            log.info("no direct connection with %s: one of the routers takes a port for each destination", peer_id)
+            log.info("no direct connection with %s: no address of it answered, and it reached none of ours", peer_id)
 
 
 async def _agree_as_invited(circuit: Any, ours: Sequence[str]) -> list[str]:

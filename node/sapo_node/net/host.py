@@ -6,6 +6,7 @@ itself, in tasks whose failure ends the process. It accepts identify reports tha
 connections do not pass through the swarm's own handler, but through `Inbound`.
 """
 
+import ipaddress
 import logging
 import random
 import time
@@ -39,7 +40,6 @@ from sapo_node.net.hole_punch import HolePunching
 from sapo_node.net.inbound import NOT_ADMITTED, Inbound, close_link, shielded
 from sapo_node.net.interface import AskFailed, Reachability, Requests
 from sapo_node.net.peer_records import PeerRecords
-from sapo_node.net.port_mapping import port_to_map
 from sapo_node.net.reachability import AutoNat, seen_by
 from sapo_node.net.relay import Relay
 from sapo_node.net.request_response import Asking
@@ -390,37 +390,47 @@ class Session:
         return self._gossip.admit(peer_id)
 
     def possible_relays(self) -> list[str]:
-        """The peers at which to reserve: those that we dialled, if we listen behind a router and announce no address of
-        the Internet.
+        """The peers at which to reserve: those that we dialled, unless we announce an address by the word of the operator or of a router.
+
+        An address of the Internet that is our own does not count: a firewall may let only answers in.
         """
-        if port_to_map(self.bound) is None or any(map(addresses.public_block_of, self.advertised)):
+        if self._announce or addresses.public_block_of(self._mapped) or not any(map(self._port, (4, 6))):
             return []
         return [peer for peer in self.linked() if self.outbound(peer)]
 
     def outer_addresses(self, seen: str) -> list[str]:
-        """The address that a router forwards to us, and our listening port at the IP address that a peer sees."""
-        port = port_to_map(self.bound)
-        at = [f"/ip4/{seen}/tcp/{port}"] if "." in seen and port else []
-        return [*filter(None, [self._mapped]), *at]
+        """The address that a router forwards to us, our listening port at the IP address that a peer sees, and our own
+        addresses of the Internet.
+        """
+        version = ipaddress.ip_address(seen).version if seen else 0
+        at = [f"/ip{version}/{seen}/tcp/{port}"] if (port := self._port(version)) else []
+        own = [each.rpartition("/p2p/")[0] for each in self.advertised if addresses.public_block_of(each)]
+        return list(dict.fromkeys([*filter(None, [self._mapped]), *at, *own]))
+
+    def _port(self, version: int) -> int:
+        """The port at which we listen for other machines by this version of IP; 0 if at none."""
+        return addresses.listening_port(self.bound, version)
 
     async def reachability(self, peer_id: str) -> Reachability:
         """Ask a connected peer how it sees this node. Raises any error of the library."""
         seen, remote = await seen_by(self.host, peer_id)
-        public = [each.rpartition("/p2p/")[0] for each in self.advertised if addresses.public_block_of(each)]
-        asked = tuple(self._announce or public or self.outer_addresses(addresses.host_of(seen)))
+        host = addresses.canonical(addresses.host_of(seen))
+        # The peer dials only at the IP address that it sees.
+        outer = (each for each in self.outer_addresses(host) if addresses.host_of(each) == host)
+        asked = tuple(self._announce or outer)
         is_dialled = bool(asked) and await self.autonat.ask(peer_id, asked)
         return Reachability(seen, self._local_port(remote), asked, is_dialled)
 
     def _local_port(self, remote: tuple[str, int]) -> int:
         """The port of this machine that is connected to the IP address and port of a peer; 0 if none is."""
-        sockets = [each.stream.socket for each in self._tcp.opened if each.stream.socket.fileno() != -1]
-        return next((each.getsockname()[1] for each in sockets if each.getpeername()[:2] == remote), 0)
+        sockets = (each.stream.socket for each in self._tcp.opened if each.get_remote_address() == remote)
+        return next((each.getsockname()[1] for each in sockets if each.fileno() != -1), 0)
 
     async def dial_from_listening_port(self, peer_id: str, address: str, *, as_server: bool) -> None:
-        """Dial an IPv4 address once, from the port that we listen on."""
-        source = "0.0.0.0", port_to_map(self.bound) or 0  # noqa: S104 - the kernel chooses the address
+        """Dial an IP address once, from the port that we listen on."""
+        host, version = ("::", 6) if address.startswith("/ip6/") else ("0.0.0.0", 4)  # noqa: S104 - the kernel chooses
         dial = self.swarm.dial_addr_as_responder if as_server else self.swarm.dial_addr
-        await dial(Multiaddr(address), ID.from_string(peer_id), source)
+        await dial(Multiaddr(address), ID.from_string(peer_id), (host, self._port(version)))
 
     def block(self, peer_id: str) -> str:
         """The address block of the Internet in which a connected peer is; empty if it is in none."""

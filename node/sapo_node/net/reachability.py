@@ -21,7 +21,7 @@ from multiaddr import Multiaddr
 from sapo_node.net import addresses
 from sapo_node.net.dialer import Dial
 from sapo_node.net.feelers import first_that_answers
-from sapo_node.net.inbound import quietly, shielded
+from sapo_node.net.inbound import ProtocolBroken, quietly, shielded
 from sapo_node.net.relay import read_message, write_message
 from sapo_node.processes.link_budget import LinkBudget
 
@@ -37,11 +37,13 @@ async def seen_by(host: Any, peer_id: str) -> tuple[str, tuple[str, int]]:
     """Ask a connected peer at which address it sees this node.
 
     Returns the address, by the peer's word, and the IP address and port of the peer's end of the connection on which it
-    was asked: the peer may have several. Raises any error of the library.
+    was asked: the peer may have several. Raises ProtocolBroken if it names no address, and any error of the library.
     """
     stream = await host.new_stream(ID.from_string(peer_id), [IDENTIFY])
     try:
         seen = addresses.text_of(Multiaddr((await read_message(stream, Identify)).observed_addr))
+        if not addresses.is_dialable(seen):
+            raise ProtocolBroken("it named no address at which it sees this node")
         return seen, stream.get_remote_address()
     finally:
         await shielded(stream.reset)

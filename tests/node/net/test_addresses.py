@@ -216,3 +216,17 @@ def test_where_a_connected_peer_can_be_dialled(
 )
 def test_a_peer_is_connected_from_one_address_however_it_is_written(remote: str, source: str) -> None:
     assert addresses.canonical(remote) == source
+
+
+@pytest.mark.parametrize(
+    ("bound", "ports"),
+    [
+        (
+            ("/ip4/127.0.0.1/tcp/1", "/ip4/0.0.0.0/tcp/2", "/ip6/::1/tcp/3", "/ip6/fe80::1/tcp/4", "/ip6/::/tcp/5"),
+            (2, 5),
+        ),
+        (("/ip4/127.0.0.1/tcp/1",), (0, 0)),
+    ],
+)
+def test_the_listening_port_is_one_that_other_machines_reach(bound: tuple[str, ...], ports: tuple[int, int]) -> None:
+    assert (addresses.listening_port(bound, 4), addresses.listening_port(bound, 6)) == ports

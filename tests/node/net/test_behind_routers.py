@@ -50,8 +50,8 @@ def lab() -> Iterator[Lab]:
 class Node:
     """A node on a host of the lab, and the lines that it has printed."""
 
-    def __init__(self, host: Host, number: int, port: int = 0, *bootstrap: str) -> None:
-        argv = [sys.executable, str(PEER_PROCESS), str(number), SWARM, f"/ip4/0.0.0.0/tcp/{port}", *bootstrap]
+    def __init__(self, host: Host, number: int, port: int = 0, *bootstrap: str, on: str = "/ip4/0.0.0.0") -> None:
+        argv = [sys.executable, str(PEER_PROCESS), str(number), SWARM, f"{on}/tcp/{port}", *bootstrap]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = host.start(argv, stdout=subprocess.PIPE, env=environment)
         self._lines: Queue[str] = Queue()
@@ -86,8 +86,8 @@ def node() -> Iterator[StartNode]:
     """`node(host, number, port, *bootstrap)` starts a node."""
     running: list[Node] = []
 
-    def start(*arguments: Any) -> Node:
-        running.append(Node(*arguments))
+    def start(*arguments: Any, **settings: Any) -> Node:
+        running.append(Node(*arguments, **settings))
         return running[-1]
 
     yield start
@@ -163,5 +163,16 @@ def test_two_nodes_behind_routers_are_connected_by_a_peer_of_both(
     relay, *inner = lab.host(), lab.host(lab.router(kind)), lab.host(lab.router(other))
     public = node(relay, 1, 4001)
     one, two = (node(each, number, 0, public.at(relay)) for number, each in enumerate(inner, 2))
+    one.until(f"(connected to {two.peer_id})")
+    two.until(f"(connected to {one.peer_id})")
+
+
+def test_two_nodes_whose_ipv6_firewalls_let_only_answers_in_are_connected_by_a_peer_of_both(
+    lab: Lab, node: StartNode
+) -> None:
+    relay, *inner = lab.host(), *(lab.host(lab.router(Nat.SYMMETRIC)) for _ in range(2))
+    public = node(relay, 1, 4001, on="/ip6/::")
+    way_in = f"/ip6/{relay.ipv6}/tcp/4001/p2p/{public.peer_id}"
+    one, two = (node(each, number, 0, way_in, on="/ip6/::") for number, each in enumerate(inner, 2))
     one.until(f"(connected to {two.peer_id})")
     two.until(f"(connected to {one.peer_id})")

@@ -1,13 +1,15 @@
 """AutoNAT: a node dials a peer that asks for it, and nobody else."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from libp2p.host.autonat.pb.autonat_pb2 import Message
+from libp2p.identity.identify.pb.identify_pb2 import Identify
 from multiaddr import Multiaddr
 
-from sapo_node.net.reachability import AUTONAT, BURST
+from sapo_node.net.interface import AskFailed
+from sapo_node.net.reachability import AUTONAT, BURST, IDENTIFY
 from sapo_node.net.relay import read_message, write_message
 
 if TYPE_CHECKING:
@@ -87,3 +89,31 @@ async def test_the_port_is_that_of_the_connection_on_which_the_peer_was_asked(
     for here, there in ((node, other), (other, node)):
         found = await here.network.reachability(there.network.peer_id)
         assert found.seen == f"/ip4/127.0.0.1/tcp/{found.local_port}"
+
+
+@pytest.mark.parametrize("seen", [b"", b"\xff", Multiaddr("/ip4/9.9.9.9/udp/4001").to_bytes()])
+async def test_a_peer_that_names_no_address_has_not_answered(node: "Probe", attacker: "Attack", seen: bytes) -> None:
+    async def answer(stream: Any) -> None:
+        await write_message(stream, Identify(observed_addr=seen))
+
+    async with attacker(node.address) as peer:
+        peer.host.set_stream_handler(IDENTIFY, answer)
+        with pytest.raises(AskFailed, match="it named no address"):
+            await node.network.reachability(peer.peer_id)
+
+
+async def test_nodes_know_each_other_by_their_addresses_over_ipv6_too(start: "Start", until: "Until") -> None:
+    here = await start(1, listen="/ip6/::1/tcp/0")
+    there = await start(2, listen="/ip6/::1/tcp/0", bootstrap=(here.address,))
+    await until(lambda: there.sees(here) and here.sees(there))
+    for one, other in ((here, there), (there, here)):
+        assert one.session.sources(other.network.peer_id) == ["::1"]
+        assert (await one.network.reachability(other.network.peer_id)).seen.startswith("/ip6/::1/tcp/")
+
+
+async def test_an_ipv4_address_that_is_mapped_into_ipv6_is_that_ipv4_address(start: "Start", until: "Until") -> None:
+    here = await start(1, listen="/ip6/::/tcp/0")  # which takes IPv4, too
+    port, peer_id = here.address.split("/")[4], here.network.peer_id
+    there = await start(2, bootstrap=(f"/ip4/127.0.0.1/tcp/{port}/p2p/{peer_id}",))
+    await until(lambda: here.sees(there))
+    assert here.session.sources(there.network.peer_id) == ["127.0.0.1"]
