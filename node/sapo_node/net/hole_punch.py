@@ -10,15 +10,14 @@ peers that cannot be connected trade through the peers that they share.
 
 A node behind a router reserves at each peer that it dialled. That peer then names it in peer exchange (spec PULL-8).
 The addresses in DCUtR are the word of the other side. So the node dials at most ADDRESSES of them, only addresses of
-the Internet, for DIAL_SECONDS, and meets MEETINGS_RATE peers a second through one relay. At most MOST_MET connections
-come about so. A relay that brings its own peers can take these and no others.
+the Internet, each ATTEMPTS times at most, and meets MEETINGS_RATE peers a second through one relay. At most MOST_MET
+connections come about so. A relay that brings its own peers can take these and no others.
 """
 
 import logging
 import random
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
 from typing import Any, Protocol
 
 import trio
@@ -49,7 +48,8 @@ AT_ONCE = 4  # peers that the node meets at one time
 MOST_MET = 8  # connected peers that it met
 MEETING_SECONDS = 12.0  # from the request for a circuit to the end
 DIAL_SECONDS = 6.0
-RETRY_SECONDS = 0.3  # between two attempts at an address
+ATTEMPTS = 8  # at an address, which may be that of a third machine
+RETRY_SECONDS = 0.3  # between two attempts
 HEAD_START_SECONDS = 0.25
 """The peer that asked for the circuit dials first, so that its packet has left before that of the other comes."""
 SERVER_SECONDS = 1.5  # for one attempt as the server of the handshake
@@ -176,16 +176,15 @@ class HolePunching:
         peer_id = str(ID(offer.peer.id))
         # If both sides asked, the circuit that the peer with the smaller id asked for remains.
         is_theirs = peer_id not in self._meeting or peer_id < self._own_id
-        takes = offer.type == StopMessage.CONNECT and is_theirs and self._may_meet(relay, peer_id)
-        status = circuit_pb2.OK if takes else circuit_pb2.RESOURCE_LIMIT_EXCEEDED
+        if not (offer.type == StopMessage.CONNECT and is_theirs and self._may_meet(relay, peer_id)):
+            await write_message(stream, _answer(circuit_pb2.RESOURCE_LIMIT_EXCEEDED))
+            await quietly(stream.close)
+            return
         self._meeting.append(peer_id)
         try:
-            await write_message(stream, StopMessage(type=StopMessage.STATUS, status=status))
-            if takes:
-                with trio.move_on_after(MEETING_SECONDS):
-                    await self._meet(stream, relay, peer_id, invited=True)
-            else:
-                await quietly(stream.close)
+            await write_message(stream, _answer(circuit_pb2.OK))
+            with trio.move_on_after(MEETING_SECONDS):
+                await self._meet(stream, relay, peer_id, invited=True)
         finally:
             self._meeting.remove(peer_id)
 
@@ -225,7 +224,7 @@ class HolePunching:
         """
 
         async def knock(address: str) -> None:
-            for turn in count():
+            for turn in range(ATTEMPTS):
                 is_server = as_server and not turn % 2
                 try:
                     with trio.move_on_after(SERVER_SECONDS if is_server else DIAL_SECONDS):
@@ -269,6 +268,10 @@ async def _agree_as_guest(circuit: Any, ours: Sequence[str]) -> list[str]:
     if (await read_message(stream, HolePunch)).type != HolePunch.SYNC:
         raise ProtocolBroken("no SYNC")
     return theirs
+
+
+def _answer(status: Any) -> StopMessage:
+    return StopMessage(type=StopMessage.STATUS, status=status)
 
 
 def _connect(ours: Sequence[str]) -> HolePunch:

@@ -241,9 +241,9 @@ class Session:
         )
         self._records = PeerRecords(self.host)
         self._streams = GossipStreams(self.host, self.machine, self._records, gossip)
-        self.relay = Relay(self.host)
+        self.relay = Relay(self.host, payer=self._payer)
         self.hole_punching = HolePunching(self.host, self)
-        self.autonat = AutoNat(self.host, check=self.check, sources=self.sources)
+        self.autonat = AutoNat(self.host, check=self.check, sources=self.sources, payer=self._payer)
         self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
             self.swarm,
@@ -390,11 +390,12 @@ class Session:
         return self._gossip.admit(peer_id)
 
     def possible_relays(self) -> list[str]:
-        """The peers at which to reserve: those that we dialled, unless we announce an address by the word of the operator or of a router.
+        """The peers at which to reserve: those that we dialled, unless the operator announces an address.
 
-        An address of the Internet that is our own does not count: a firewall may let only answers in.
+        Only the operator is believed. A router may forward to an address that is not of the Internet, and a firewall
+        may let only answers in.
         """
-        if self._announce or addresses.public_block_of(self._mapped) or not any(map(self._port, (4, 6))):
+        if self._announce or not any(map(self._port, (4, 6))):
             return []
         return [peer for peer in self.linked() if self.outbound(peer)]
 
@@ -435,6 +436,10 @@ class Session:
     def block(self, peer_id: str) -> str:
         """The address block of the Internet in which a connected peer is; empty if it is in none."""
         return next(filter(None, map(addresses.public_block_of, self.sources(peer_id))), "")
+
+    def _payer(self, peer_id: str) -> str:
+        """The origin that budgets for all peers charge: the address block of a peer, or the peer if it is in none."""
+        return self.block(peer_id) or peer_id
 
     # Callbacks of the swarm.
 

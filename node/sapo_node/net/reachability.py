@@ -4,7 +4,7 @@ https://github.com/libp2p/specs/blob/master/autonat/autonat-v1.md
 
 A peer that answers may lie, so the answer is shown to the operator and decides nothing. As a server, the node dials a
 peer that asks. It dials at most ADDRESSES, only at IP addresses that this peer is connected from, and within the budget
-of its link. So nobody can make it dial a third machine.
+of its address block. So nobody can make it dial a third machine.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -29,7 +29,7 @@ AUTONAT = TProtocol("/libp2p/autonat/1.0.0")
 ADDRESSES = 2  # of a peer that are dialled
 DIAL_SECONDS = 4.0  # for all of them
 RATE, BURST = 1 / 60, 2.0
-"""Requests per second, and at once, that one peer may make."""
+"""Requests per second, and at once, of one peer or of the peers of one address block."""
 ALL_RATE, ALL_BURST = 0.2, 8.0
 
 
@@ -58,11 +58,16 @@ class AutoNat:
         *,
         check: Dial,
         sources: Callable[[str], Collection[str]],
+        payer: Callable[[str], str],
     ) -> None:
-        """`check(peer id, address)` dials a connected peer. `sources(peer id)` are its IP addresses."""
+        """`check(peer id, address)` dials a connected peer. `sources(peer id)` are its IP addresses.
+
+        `payer(peer id)` is its address block, or its id if it is in none of the Internet.
+        """
         self._host = host
         self._check = check
         self._sources = sources
+        self._payer = payer
         self._budget = LinkBudget(rate=RATE, burst=BURST, for_all=(ALL_RATE, ALL_BURST))
         host.set_stream_handler(AUTONAT, self._serve)
 
@@ -86,7 +91,7 @@ class AutoNat:
         peer_id = str(stream.muxed_conn.peer_id)
         request = await read_message(stream, Message)
         answer = Message(type=Message.DIAL_RESPONSE)
-        if self._budget.take(peer_id, trio.current_time()):
+        if self._budget.take(self._payer(peer_id), trio.current_time()):
             reached = await self._reaches(peer_id, request.dial.peer.addrs)
             answer.dialResponse.status = Message.OK if reached else Message.E_DIAL_ERROR
         else:

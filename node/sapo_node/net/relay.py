@@ -8,13 +8,14 @@ agree on a direct connection, and too little for rollouts. Every node serves, an
 most CIRCUIT_BYTES times ALL_CIRCUITS_RATE a second.
 
 A reservation holds as long as the connection that it came by. So there are never more than connections, and a peer
-cannot reserve for another. Circuits are charged to the link of the peer that asks for them. The node never charges a
-peer for what its guest does, nor a guest for what others send to it.
+cannot reserve for another. Circuits are charged to the peer that asks for them, and peers of one address block share
+one budget. The node never charges a peer for what its guest does, nor a guest for what others send to it.
 """
 
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import trio
@@ -41,7 +42,7 @@ CIRCUIT_SECONDS = 60.0
 CIRCUITS = 16  # at one time
 PEER_CIRCUITS = 4  # at one time, of one peer at either end
 CIRCUITS_RATE, CIRCUITS_BURST = 1 / 30, 8.0
-"""Circuits per second, and at once, that one peer may ask for."""
+"""Circuits per second, and at once, for which one peer or the peers of one address block may ask."""
 ALL_CIRCUITS_RATE, ALL_CIRCUITS_BURST = 0.5, 32.0
 RESERVATION_SECONDS = 3_600
 PIECE_BYTES = 4_096  # that are passed on at a time
@@ -69,8 +70,10 @@ async def write_message(stream: Any, message: Message) -> None:
 class Relay:
     """Serves the circuits of one host."""
 
-    def __init__(self, host: Any) -> None:
+    def __init__(self, host: Any, *, payer: Callable[[str], str]) -> None:
+        """`payer(peer id)` is the address block of a connected peer, or its id if it is in none of the Internet."""
         self._host = host
+        self._payer = payer
         self._guests: set[str] = set()
         self._ends: Counter[str] = Counter()
         """By peer: the open circuits at whose ends it is."""
@@ -131,7 +134,7 @@ class Relay:
         if guest not in self._guests or guest == asker:
             return circuit_pb2.NO_RESERVATION
         is_full = self._ends.total() >= 2 * CIRCUITS or max(self._ends[asker], self._ends[guest]) >= PEER_CIRCUITS
-        if is_full or not self._budget.take(asker, trio.current_time()):
+        if is_full or not self._budget.take(self._payer(asker), trio.current_time()):
             return circuit_pb2.RESOURCE_LIMIT_EXCEEDED
         return circuit_pb2.OK
 

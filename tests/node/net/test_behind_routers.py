@@ -56,7 +56,7 @@ class Node:
         self.process = host.start(argv, stdout=subprocess.PIPE, env=environment)
         self._lines: Queue[str] = Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        self.peer_id = self.until("/p2p/(.*)")
+        self.peer_id = self.until("/p2p/(.*)", within=120.0)
 
     def at(self, host: Host) -> str:
         """Its address on a public host, if it listens on port 4001."""

@@ -117,3 +117,14 @@ async def test_an_ipv4_address_that_is_mapped_into_ipv6_is_that_ipv4_address(sta
     there = await start(2, bootstrap=(f"/ip4/127.0.0.1/tcp/{port}/p2p/{peer_id}",))
     await until(lambda: here.sees(there))
     assert here.session.sources(there.network.peer_id) == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize(("announce", "reserves"), [((), True), (("/ip4/9.9.9.9/tcp/4001",), False)])
+async def test_a_node_reserves_at_its_peers_although_a_router_says_that_it_forwards(
+    start: "Start", node: "Probe", until: "Until", announce: tuple[str, ...], *, reserves: bool
+) -> None:
+    """The router may lie, or be behind another. The operator is believed."""
+    inner = await start(2, listen="/ip4/0.0.0.0/tcp/0", bootstrap=(node.address,), announce=announce)
+    await until(lambda: inner.sees(node))
+    inner.session.announce_mapped("/ip4/9.9.9.9/tcp/4001")
+    assert inner.session.possible_relays() == [node.network.peer_id] * reserves
