@@ -46,13 +46,13 @@ DCUTR = TProtocol("/libp2p/dcutr")
 ADDRESSES = 2  # of a peer that are dialled
 AT_ONCE = 4  # peers that the node meets at one time
 MOST_MET = 8  # connected peers that it met
-MEETING_SECONDS = 12.0  # from the request for a circuit to the end
-DIAL_SECONDS = 6.0
+MEETING_SECONDS = 16.0  # from the request for a circuit to the end
+DIAL_SECONDS = 8.0
 ATTEMPTS = 8  # at an address, which may be that of a third machine
 RETRY_SECONDS = 0.3  # between two attempts
 HEAD_START_SECONDS = 0.25
 """The peer that asked for the circuit dials first, so that its packet has left before that of the other comes."""
-SERVER_SECONDS = 1.5  # for one attempt as the server of the handshake
+SERVER_SECONDS = 3.0  # for one attempt as the server of the handshake, which takes five round trips
 LOOK_SECONDS = 0.05
 RESERVE_SECONDS = 1.0  # between two looks for a peer at which to reserve
 AGAIN_SECONDS = 600.0  # after dialling failed

@@ -9,6 +9,8 @@ connections do not pass through the swarm's own handler, but through `Inbound`.
 import ipaddress
 import logging
 import random
+import socket
+import struct
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -97,6 +99,8 @@ class TrackedTcp(TCP):  # type: ignore[misc]
     async def dial_with_source(self, maddr: Any, source: tuple[str, int]) -> Any:
         raw = await super().dial_with_source(maddr, source)
         self._track(raw.stream)
+        # To close it then leaves no TIME_WAIT, in which nobody can dial the same address from the same port again.
+        raw.stream.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return raw
 
 

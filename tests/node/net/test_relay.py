@@ -255,3 +255,16 @@ async def test_a_socket_dialled_from_the_listening_port_is_closed_at_the_end(nur
     await tcp.give_up()
     assert raw.stream.stream.socket.fileno() == -1
     await listener.aclose()
+
+
+async def test_the_same_address_can_be_dialled_from_the_same_port_again_at_once() -> None:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    place = Multiaddr(f"/ip4/127.0.0.1/tcp/{listener.socket.getsockname()[1]}")
+    tcp = TrackedTcp(hold)
+    first = await tcp.dial_with_source(place, ("127.0.0.1", 0))
+    source = first.stream.stream.socket.getsockname()
+    await first.close()
+    second = await tcp.dial_with_source(place, source)
+    assert second.stream.stream.socket.getsockname() == source
+    await second.close()
+    await listener.aclose()
