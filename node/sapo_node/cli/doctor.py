@@ -372,7 +372,7 @@ async def check_router(ways: list[port_mapping.Ask]) -> Finding:
         mapping = await port_mapping.first_mapping(ways, port, _TRIAL_SECONDS)
     except MappingError as error:
         return doubtful(
-            "reachable", f"behind a router that forwards no port: {error}", f"turn on PCP or UPnP in it. {_FORWARD}"
+            "reachable", f"the router forwards no port on request: {error}", f"turn on PCP or UPnP in it. {_FORWARD}"
         )
     await port_mapping.remove_mapping(ways, port)
     text = f"behind a router with the address {mapping.host}, which forwards ports by {mapping.by}"
@@ -454,7 +454,7 @@ def way_in(found: Reachability) -> Finding:
     silent = f"; it cannot dial {asked}" if asked else ""
     seen = f"the bootstrap peer sees this machine at {found.seen}{silent}"
     if addresses.parts_of(found.seen)["tcp"] == str(found.local_port):
-        return good(name, f"{seen}; the router keeps ports, so nodes behind such routers can connect to this one")
+        return good(name, f"{seen}; the router keeps ports, so nodes behind other such routers can connect to this one")
     return doubtful(
         name,
         f"{seen}; the router takes another port than this machine ({found.local_port}), so at that address a node "
