@@ -18,7 +18,6 @@ from sapo_protocol.manifest import TaskSpec, load_manifest, shipped_manifests
 SPECS = {spec.dataset: spec.config for name in shipped_manifests() for spec in load_manifest(name).tasks}
 TRIED = 10 * settings().max_examples
 """Items on which cheap answers are tried: 200 by day, 1,000 at night."""
-ONE_RIGHT_ANSWER = sorted(SPECS.keys() - {"propositional_logic"})
 
 
 def items(dataset: str, count: int = 200) -> list[Task]:
@@ -48,11 +47,6 @@ def number_task(answer: str, dataset: str = "chain_sum") -> Task:
 def logic_task(*premises: str) -> Task:
     listed = "".join(f"{number}. {premise}\n." for number, premise in enumerate(premises, 1))
     return Task("propositional_logic", f"Given:\n{listed}What can we conclude?", "P")
-
-
-@pytest.mark.parametrize("dataset", ONE_RIGHT_ANSWER)
-def test_the_reference_answer_is_right(dataset: str) -> None:
-    assert all(right(task, task.answer) for task in items(dataset, 50))
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,10 @@ def test_each_attack_gets_through_without_layers(attack: str) -> None:
     assert outcomes("none")[attack] == "open"
 
 
-@pytest.mark.parametrize("attack", EVERY_ATTACK)
+@pytest.mark.parametrize("attack", sorted(set(EVERY_ATTACK) - {"burn"}))
 def test_the_whole_sandbox_blocks_every_attack(attack: str) -> None:
-    assert outcomes("all")[attack] == ("SIGXCPU" if attack == "burn" else "blocked")
+    """But for `burn`, which costs a second: `allocate` shows that the limits are set."""
+    assert outcomes("all")[attack] == "blocked"
 
 
 def run_bpf(program: bytes, architecture: int, number: int, third_argument: int = 0) -> int:
