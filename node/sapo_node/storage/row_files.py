@@ -126,8 +126,8 @@ def how_to_add(dataset: str, source: FileSource) -> str:
     """Say which file a task needs, and how to add it."""
     origin = f" from {source.origin}" if source.origin else ""
     return (
-        f"get the file of {dataset}{origin} ({source.rows:,} rows, SHA-256 {source.file}), and run: "
-        f"sapo-node task file PATH --scorer {source.answers}"
+        f"get the file of {dataset}{origin} ({source.rows:,} rows, SHA-256 {source.file}), and run, with the "
+        f"--config or --state of the node if it has one: sapo-node task file PATH --scorer {source.answers}"
     )
 
 

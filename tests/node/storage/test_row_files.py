@@ -60,7 +60,7 @@ def test_a_missing_file_is_named_with_its_origin_and_the_command(boxes, tmp_path
     said = str(refused.value)
     assert "get the file of boxes from https://example.org/boxes.jsonl (200 rows, SHA-256 " in said
     assert boxes.source.file in said
-    assert said.endswith("run: sapo-node task file PATH --scorer number")
+    assert said.endswith("if it has one: sapo-node task file PATH --scorer number")
 
 
 def test_an_origin_cannot_colour_a_terminal(boxes, tmp_path):
