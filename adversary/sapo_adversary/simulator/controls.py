@@ -118,8 +118,8 @@ def model_for(
     control = simulation.members[number].control
     if control == "oversample":
         return Oversampling(simulation, manifest, number, policies, scorer)
-    kinds: dict[str, type[SimulatedLearner]] = {"": SimulatedLearner, "replay": Replaying, "filter": Filtering}
-    return kinds[control](simulation, manifest, number, policies, scorer)
+    kinds: dict[str, type[SimulatedLearner]] = {"replay": Replaying, "filter": Filtering}
+    return kinds.get(control, SimulatedLearner)(simulation, manifest, number, policies, scorer)
 
 
 def _on_account_of(request: TrainRequest, report: TrainReport) -> TrainReport:

@@ -17,6 +17,7 @@ from sapo_adversary.ablations.replacements import BlamesCarriers
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.learners import learner_for
+from sapo_adversary.simulator.lookahead import LookingAhead
 from sapo_adversary.simulator.oracle import Audit, Findings, PeerStates, WatchedTrainer
 from sapo_adversary.simulator.prompts import examples_of, heldout_prompts
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
@@ -57,6 +58,13 @@ def _acquaint(database: Database, peers: Iterable[str]) -> None:
     with database.transaction():
         for peer in peers:
             database.execute("INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0, 0)", peer, PeerState.HEALTHY)
+
+
+def _counters(shared: "Shared", spec: NodeSpec, database: Database, identity: Identity, rng: random.Random) -> Counters:
+    now = shared.clock.now()
+    if spec.control == "lookahead":
+        return LookingAhead(database, shared.manifest, identity, spec.local, now=now, rng=rng)
+    return Counters(database, shared.manifest, now=now, key_is_new=True, rng=rng)
 
 
 @dataclass(slots=True)
@@ -114,7 +122,7 @@ class Member:
             _config_of(simulation, spec),
             SwarmContext(manifest, shared.clock, identity, rng),
             database=self._database,
-            counters=Counters(self._database, manifest, now=shared.clock.now(), key_is_new=True, rng=rng),
+            counters=_counters(shared, spec, self._database, identity, rng),
             scorer=scorer,
             policy=self.learner,
             examples=examples,

@@ -18,8 +18,9 @@ from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
 from sapo_protocol.files import sha256_of
 
-Control = Literal["", "replay", "filter", "oversample"]
-"""The training of a control arm, in place of the plain one; see `controls`."""
+Control = Literal["", "replay", "filter", "oversample", "lookahead"]
+"""The training of a control arm, in place of the plain one, or its choice of counters; see `controls` and
+`lookahead`."""
 
 Carrier = Literal["memory", "libp2p"]
 Device = Literal["cpu", "cuda", "mps"]
