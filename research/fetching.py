@@ -1,0 +1,242 @@
+"""Measures how many of the bodies that nodes draw come in time, while some peers answer no request for bodies.
+
+    python -m research.fetching --peers 100 --stalling 0.25 --seed 1
+
+All peers are real nodes without a learner, on a network in memory and virtual time. In a round of ROUND_SECONDS each
+publishes an envelope of GROUPS groups, and draws TURNS turns. A stalling peer forwards gossip, and keeps each request
+for bodies open until the asker gives up. It draws nothing. Its own bodies are not counted, since no other peer has
+them.
+
+Prints JSON: the share of the groups whose bodies came within FETCH_SECONDS, the number of these groups, the seconds
+that a turn waited, and for each node the requests for bodies in a minute and the bytes of their answers in a second.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import quantiles
+from typing import Any
+
+import trio
+import trio.testing
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_adversary.attacks.kit import Group, Key, Kit
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.memo import memoised
+from sapo_node.app.config import Config
+from sapo_node.app.exchange import pull
+from sapo_node.app.node import PARTS, Parts, build_node
+from sapo_node.app.state import SCHEMA
+from sapo_node.groups.book import Turn
+from sapo_node.groups.wire import WIRE
+from sapo_node.ingest.fetch import FETCH_SECONDS
+from sapo_node.net.in_memory import MemoryHub
+from sapo_node.net.interface import PeerInfo
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.context import SwarmContext
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
+from sapo_node.trust.constants import Tier
+from sapo_protocol import (
+    GetRequest,
+    LocalError,
+    Manifest,
+    decode_request,
+    encode_message,
+    epoch_at,
+    load_manifest,
+    open_message,
+    peer_id,
+    topic_of,
+)
+
+ROUND_SECONDS, ROUNDS = 30.0, 5
+GROUPS, TURNS = 4, 2
+"""Groups of an envelope, and envelopes whose groups a node draws in a round."""
+TEXT_BYTES = 1_000
+"""Bytes of a completion: a message with its bodies has some 32 kB."""
+DEGREE = 6
+"""Links that a joining peer makes, so that peers have twice as many on average."""
+STALL_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Figures:
+    """The turns of honest nodes, and the requests for bodies of all."""
+
+    turns: list[tuple[float, int, int]] = field(default_factory=list)
+    """Seconds, groups whose bodies were missing, and those that came."""
+    requests: int = 0
+    bytes: int = 0
+
+
+class Peer:
+    """One node of the swarm."""
+
+    def __init__(
+        self, rng: random.Random, manifest: Manifest, hub: MemoryHub, scorer: SharedScorer, parts: Parts
+    ) -> None:
+        identity = Identity(Ed25519PrivateKey.from_private_bytes(rng.randbytes(32)))
+        clock = TrioClock(10 * manifest.epoch_seconds)
+        database = Database(None, SCHEMA)
+        self.manifest, self.rng, self.stalls = manifest, rng, False
+        self.key = Key(identity.public_key, identity.sign)
+        self.kit = Kit(manifest, [self.key], scorer.solve, rng)
+        self.node = build_node(
+            Config(),
+            SwarmContext(manifest, clock, identity, rng),
+            database=database,
+            counters=Counters(database, manifest, now=clock.now(), key_is_new=True, rng=rng),
+            scorer=scorer,
+            policy=None,
+            on_fatal=_fail,
+            parts=parts,
+        )
+        self._requests = self.node.requests(self._peers)
+        self.network = hub.join(
+            self.node.peer_id,
+            self.node.channels,
+            requests=replace(self._requests, answer=self._answer_or_stall),
+            admit=self.node.admits,
+            notify=self.node.notice,
+        )
+
+    def _peers(self) -> Sequence[PeerInfo]:
+        return self.network.peers()
+
+    async def _answer_or_stall(self, peer: str, data: bytes) -> bytes | None:
+        if self.stalls and _is_for_bodies(data):
+            await trio.sleep(STALL_SECONDS)
+            return None
+        return await self._requests.answer(peer, data)
+
+    async def play(self, figures: Figures, stalling: frozenset[str]) -> None:
+        """Publish an envelope and draw turns in each round."""
+        await trio.sleep(self.rng.uniform(0, ROUND_SECONDS))
+        for _ in range(ROUNDS):
+            await self._publish()
+            if not self.stalls:
+                for _ in range(TURNS):
+                    self._draw(figures, stalling)
+            await trio.sleep(ROUND_SECONDS)
+
+    async def _publish(self) -> None:
+        epoch = epoch_at(self.manifest, self.node.swarm.clock.now())
+        counter = self.kit.counter(self.key, epoch)
+        if counter is None:
+            raise LocalError("the epoch has no counter left: play fewer rounds")
+        message = self.kit.message(self.key, epoch, counter, [self._group(epoch, counter, k) for k in range(GROUPS)])
+        rollout = open_message(message, self.manifest)
+        self.node.message_store.put(rollout)
+        bare = encode_message(rollout.opened.envelope, (None,) * GROUPS)
+        await self.network.publish(topic_of(self.manifest, self.key.issuer, epoch), bare)
+
+    def _group(self, epoch: int, counter: int, k: int) -> Group:
+        task = self.kit.task(self.key, epoch, counter, k)
+        texts = [self.rng.randbytes(TEXT_BYTES // 2).hex() + text for text in self.kit.answers(task, self.kit.half)]
+        return self.kit.group(task, texts, self.kit.half)
+
+    def _draw(self, figures: Figures, stalling: frozenset[str]) -> None:
+        turn = self.node.book.draw(Tier.STRANGER)
+        if turn is None:
+            return
+        begun, missing, issuer = trio.current_time(), turn.missing, peer_id(turn.rollout.opened.issuer)
+
+        def done(fetched: Turn) -> None:
+            came = (missing & ~fetched.missing).bit_count()
+            self.node.book.lottery.credit(issuer, came)
+            if issuer not in stalling:
+                figures.turns.append((trio.current_time() - begun, missing.bit_count(), came))
+
+        self.node.fetcher.begin(turn, done)
+
+
+def _fail(error: LocalError) -> None:
+    raise error
+
+
+def _is_for_bodies(data: bytes) -> bool:
+    request = decode_request(data)
+    return isinstance(request, GetRequest) and any(each.bodies for each in request.want)
+
+
+class CountingHub(MemoryHub):
+    """Counts requests for bodies and the bytes of their answers."""
+
+    figures = Figures()
+
+    async def ask(self, source: str, target: str, request: bytes) -> bytes:
+        """Carry a request and its answer."""
+        if not _is_for_bodies(request):
+            return await super().ask(source, target, request)
+        self.figures.requests += 1
+        answer = await super().ask(source, target, request)
+        self.figures.bytes += len(answer)
+        return answer
+
+
+async def play(peers: int, stalling: float, seed: int, parts: Parts) -> dict[str, Any]:
+    """Play a swarm, and return its figures."""
+    manifest = replace(load_manifest("starter"), genesis=0, inline_bytes=1_000, max_message_bytes=2**17)
+    hub, scorer = CountingHub(seed=seed, degree=DEGREE), SharedScorer()
+    hub.figures = figures = Figures()
+    rng = random.Random(seed)  # noqa: S311 - simulation
+    swarm = [Peer(random.Random(rng.random()), manifest, hub, scorer, parts) for _ in range(peers)]  # noqa: S311
+    for each in rng.sample(swarm, round(stalling * peers)):
+        each.stalls = True
+    stalled = frozenset(each.node.peer_id for each in swarm if each.stalls)
+    async with trio.open_nursery() as around:
+        for each in swarm:
+            await around.start(each.network.run)
+            around.start_soon(pull, each.node, each.network)
+        begun = trio.current_time()
+        async with trio.open_nursery() as playing:
+            for each in swarm:
+                playing.start_soon(each.play, figures, stalled)
+        seconds = trio.current_time() - begun
+        around.cancel_scope.cancel()
+    return {
+        "peers": peers,
+        "stalling": stalling,
+        "seed": seed,
+        **_summary(figures.turns),
+        "requests_a_minute": round(60 * figures.requests / peers / seconds, 1),
+        "answers_kb_a_second": round(figures.bytes / 1_000 / peers / seconds, 2),
+    }
+
+
+def _summary(turns: Sequence[tuple[float, int, int]]) -> dict[str, Any]:
+    counts: Counter[str] = Counter()
+    for took, missing, came in turns:
+        counts["groups"] += missing
+        counts["came"] += came if took <= FETCH_SECONDS else 0
+    by_percent = quantiles((took for took, _, _ in turns), n=100)
+    return {
+        "came": round(counts["came"] / counts["groups"], 4),
+        "groups": counts["groups"],
+        "seconds": {"median": round(by_percent[49], 2), "p95": round(by_percent[94], 2)},
+    }
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", type=int, default=100)
+    parser.add_argument("--stalling", type=float, default=0.25, help="Share of the peers that stall.")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with memoised(WIRE) as wire:
+        playing = partial(play, given.peers, given.stalling, given.seed, replace(PARTS, wire=wire))
+        found = trio.run(playing, clock=trio.testing.MockClock(autojump_threshold=0))
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

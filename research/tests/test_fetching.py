@@ -1,0 +1,22 @@
+"""The figures of the program that measures fetched bodies."""
+
+import trio
+import trio.testing
+
+from research.fetching import play
+from sapo_node.app.node import PARTS
+
+
+def figures(stalling):
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    return trio.run(play, 8, stalling, 1, PARTS, clock=clock)
+
+
+def test_all_bodies_come_where_no_peer_stalls():
+    assert figures(0.0)["came"] == 1.0
+
+
+def test_bodies_take_longer_where_half_of_the_peers_stall():
+    honest, stalled = figures(0.0), figures(0.5)
+    assert stalled["groups"] < honest["groups"]
+    assert stalled["seconds"]["p95"] > honest["seconds"]["p95"]
