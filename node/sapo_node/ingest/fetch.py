@@ -2,9 +2,11 @@
 
 A body comes from the issuer if it is connected, else from the peer that brought the envelope, else from other peers of
 its topic, which may pass the request on. The node asks the next source after HEDGE_SECONDS, or when the last one has
-failed, and takes the first correct answer. A peer that gave nothing is asked after the others for LATE_SECONDS. A wrong
-answer is charged to the peer that sent it. A missing answer is charged to nobody: the peer may not have the body. So an
-issuer that withholds its bodies loses only its own turn (`Lottery.credit`).
+failed, and takes the first correct answer. It passes a request of a peer on in the same way, to HOP_SOURCES sources.
+
+A peer that gave nothing is asked after the others for LATE_SECONDS. A wrong answer is charged to the peer that sent it.
+A missing answer is charged to nobody: the peer may not have the body. So an issuer that withholds its bodies loses only
+its own turn (`Lottery.credit`).
 
     fetcher.begin(turn, done)                # a turn of this node; calls done(turn) with the bodies that came
     await fetcher.pass_on(peer, request)     # afterwards the message store has the bodies that came
@@ -45,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 SOURCES = 5
 """Peers that the node asks for the bodies of one turn, at most."""
+HOP_SOURCES = 2
+"""Peers to which the node passes a request on, at most: the second one HOP_SECONDS after the first."""
 HEDGE_SECONDS = 3.0
 """Seconds after which the node asks the next source as well."""
 ANSWER_SECONDS, HOP_SECONDS = 2.0, 1.0
@@ -130,13 +134,13 @@ class Fetcher:
             self._nursery.start_soon(self._bring, turn, done)
 
     async def pass_on(self, asker: str, wanted: InventoryItem, hops: int) -> None:
-        """Fetch bodies that a peer requested and that this node lacks, from one peer, over `hops` hops from here.
+        """Fetch bodies that a peer requested and that this node lacks. `hops` is that of the request, at least 1.
 
         If the same envelope is being fetched for another peer, wait for that instead (DUTY-14).
         """
         held = self._message_store.bodies(wanted.envelope_id)
         bare = self._message_store.message(InventoryItem(wanted.envelope_id, 0))
-        if held is None or bare is None or self._network is None:
+        if held is None or bare is None:
             return
         if wanted.envelope_id in self._passed_on:
             await self._passed_on[wanted.envelope_id].wait()
@@ -146,8 +150,8 @@ class Fetcher:
         fetch = _Fetch(rollout, wanted.bodies & groups & ~held)
         ended = self._passed_on[wanted.envelope_id] = trio.Event()
         try:
-            for source in self._sources(rollout, without=asker)[:1] if fetch.missing else ():
-                await self._ask(self._network, source, fetch, hops - 1)
+            sources = self._sources(rollout, without=asker)[:HOP_SOURCES]
+            await self._race(sources, fetch, hops=hops - 1, hedge=HOP_SECONDS)
         finally:
             del self._passed_on[wanted.envelope_id]
             ended.set()
@@ -157,8 +161,9 @@ class Fetcher:
         fetch = _Fetch(turn.rollout, turn.missing)
         fetch.add(self._message_store.held(turn.rollout.opened.envelope_id))
         try:
+            sources = self._sources(turn.rollout)[:SOURCES]
             with trio.move_on_after(FETCH_SECONDS):
-                await self._race(fetch)
+                await self._race(sources, fetch, hops=MAX_HOPS, hedge=HEDGE_SECONDS)
         finally:
             self._keep(fetch)
             done(self._complete(turn, fetch))
@@ -176,26 +181,28 @@ class Fetcher:
         if any(fetch.bodies):
             self._message_store.put(replace(fetch.rollout, bodies=tuple(fetch.bodies)))
 
-    async def _race(self, fetch: _Fetch) -> None:
-        """Ask one source after another until no body is missing."""
+    async def _race(self, sources: Sequence[str], fetch: _Fetch, *, hops: int, hedge: float) -> None:
+        """Ask one source after another until no body is missing: the next when one has failed, or after `hedge` s."""
         async with trio.open_nursery() as nursery:
-            for source in self._sources(fetch.rollout)[:SOURCES]:
+
+            async def ask(source: str) -> None:
+                await self._ask(source, fetch, hops)
+                if not fetch.missing:
+                    nursery.cancel_scope.cancel()
+
+            for source in sources:
                 if not fetch.missing:
                     break
                 answered = fetch.answered
-                nursery.start_soon(self._ask_in_race, source, fetch, nursery.cancel_scope)
-                with trio.move_on_after(HEDGE_SECONDS):
+                nursery.start_soon(ask, source)
+                with trio.move_on_after(hedge):
                     await answered.wait()
 
-    async def _ask_in_race(self, source: str, fetch: _Fetch, race: trio.CancelScope) -> None:
-        if self._network is not None:
-            await self._ask(self._network, source, fetch, MAX_HOPS)
-        if not fetch.missing:
-            race.cancel()
-
-    async def _ask(self, network: ConnectedPeers, source: str, fetch: _Fetch, hops: int) -> None:
+    async def _ask(self, source: str, fetch: _Fetch, hops: int) -> None:
         """Ask one source for the missing bodies."""
-        begun, before = trio.current_time(), fetch.missing
+        network, begun, before = self._network, trio.current_time(), fetch.missing
+        if network is None:
+            return
         try:
             with charging(self._ledger, source), trio.move_on_after(ANSWER_SECONDS + HOP_SECONDS * hops):
                 async with self._slots(source):

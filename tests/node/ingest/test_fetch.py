@@ -401,10 +401,21 @@ async def test_many_peers_that_request_one_body_cause_one_request(node, passing,
 
 async def test_a_node_that_passes_a_request_on_answers_before_the_asker_gives_up(node, passing, autojump_clock):
     whole, network = passing
-    network.seconds[BRINGER] = 60
+    network.connected = Peers(node.manifest, whole, BRINGER, *OTHERS).connected
+    network.seconds = dict.fromkeys((BRINGER, *OTHERS), 60)
     begun = trio.current_time()
     assert await node.answer(wanting(whole, 2)) is not None
-    assert trio.current_time() - begun < fetch.ANSWER_SECONDS + 2 * fetch.HOP_SECONDS
+    assert trio.current_time() - begun <= fetch.ANSWER_SECONDS + 2 * fetch.HOP_SECONDS
+
+
+async def test_a_request_is_passed_on_to_a_second_peer_while_the_first_stalls(node, passing, autojump_clock):
+    whole, network = passing
+    network.connected = [*network.connected, *Peers(node.manifest, whole, OTHERS[0]).connected]
+    network.seconds[BRINGER] = 60
+    begun = trio.current_time()
+    assert await node.answer(wanting(whole, 2)) == encode_delivery([message_of(whole)])
+    assert network.asked == [(BRINGER, 1), (OTHERS[0], 1)]
+    assert trio.current_time() - begun == pytest.approx(fetch.HOP_SECONDS + 0.1)
 
 
 async def test_a_request_that_comes_back_over_another_peer_ends(node, autojump_clock):
@@ -421,11 +432,12 @@ async def test_a_request_that_comes_back_over_another_peer_ends(node, autojump_c
     assert turn.missing == 0
 
 
-async def test_a_passed_on_request_that_fails_is_one_request(node, passing, autojump_clock):
+async def test_a_request_that_fails_is_passed_on_to_two_peers(node, passing, autojump_clock):
     whole, network = passing
-    network.says[BRINGER] = nothing
+    network.connected = Peers(node.manifest, whole, BRINGER, *OTHERS).connected
+    network.says = dict.fromkeys((BRINGER, *OTHERS), nothing)
     await node.answer(wanting(whole, 4))
-    assert len(network.asked) == 1
+    assert len(network.asked) == fetch.HOP_SOURCES
 
 
 async def test_a_peer_without_bytes_for_the_longest_message_makes_nobody_fetch(
