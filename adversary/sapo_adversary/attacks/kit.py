@@ -217,6 +217,8 @@ class Attack(Threat):
 
     groups: ClassVar[int] = 4
     """Groups in a message. An honest node sends the same number at 4/4."""
+    answer_seconds: float = 0.0
+    """Seconds for which a request for bodies waits."""
 
     def __init__(self, kit: Kit) -> None:
         self.kit = kit
@@ -227,6 +229,11 @@ class Attack(Threat):
     @abstractmethod
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """The packets that the key sends now. Called for each key in turn, at every step of the attack."""
+
+    def serves(self, peer: str) -> bool:
+        """Return whether a peer gets the bodies that it requests, where bodies are fetched."""
+        del peer
+        return True
 
     def round(self, key: Key, epoch: int, group: Callable[[Key, int, int, int], Group]) -> Iterator[Packet]:
         """Yield the next round of the key, if it has a counter left: `group(key, epoch, counter, k)` for each k."""

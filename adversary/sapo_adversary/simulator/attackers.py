@@ -14,16 +14,30 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import ATTACKS
-from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.attacks.kit import Key, Kit, Packet
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.crowd import Crowd
 from sapo_adversary.simulator.simulation import AttackerSpec, Simulation, end_of
 from sapo_node.gossip.verdict import Verdict
+from sapo_node.ingest.store import MessageStore
 from sapo_node.net.in_memory import MemoryHub, MemoryNetwork
-from sapo_node.net.interface import Channel
+from sapo_node.net.interface import Channel, Requests
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
-from sapo_protocol import Manifest, epoch_at, evidence_topic, rollouts_topics, topic_of
+from sapo_protocol import (
+    GetRequest,
+    Manifest,
+    RemoteError,
+    decode_request,
+    encode_delivery,
+    encode_message,
+    epoch_at,
+    evidence_topic,
+    open_message,
+    pull_protocol,
+    rollouts_topics,
+    topic_of,
+)
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 
@@ -53,6 +67,8 @@ class Band:
         kit = Kit(manifest, self.keys, scorer.solve, rng)
         self._attack = ATTACKS[self.spec.attack](kit, **self.spec.options)
         self._crowd = crowd
+        self._inline_bytes = manifest.inline_bytes
+        self._message_store = MessageStore(manifest)
         self._networks: dict[Key, MemoryNetwork] = {}
         if crowd:
             crowd.listen(self._attack.hear)
@@ -65,13 +81,23 @@ class Band:
         rollouts = Channel(partial(self._take, listens), self._manifest.max_message_bytes)
         channels = dict.fromkeys(rollouts_topics(self._manifest), rollouts)
         channels[self._evidence] = Channel(partial(self._take, False), MAX_EVIDENCE_BYTES)
-        return self._hub.join(key.peer, channels, admit=lambda _: True, notify=lambda _: None)
+        requests = Requests(pull_protocol(self._manifest), self._answer)
+        return self._hub.join(key.peer, channels, requests=requests, admit=lambda _: True, notify=lambda _: None)
 
     async def _take(self, listens: bool, _sender: str, data: bytes) -> Verdict:  # noqa: FBT001
         """Forward what arrives, as honest peers do; one peer listens for all."""
         if listens:
             self._attack.hear(data)
         return Verdict.ACCEPT
+
+    async def _answer(self, peer: str, data: bytes) -> bytes | None:
+        """Give a peer the messages that it requests and that these keys signed, as far as the attack serves it."""
+        request = decode_request(data)
+        if not isinstance(request, GetRequest):
+            return None
+        await trio.sleep(self._attack.answer_seconds)
+        found = map(self._message_store.message, request.want if self._attack.serves(peer) else ())
+        return encode_delivery([message for message in found if message is not None])
 
     async def play(self) -> None:
         """Join, act key by key, and leave."""
@@ -94,7 +120,18 @@ class Band:
                 self._crowd.pass_on(topic, packet.data)
             else:
                 network = self._networks[key]
-                network.send(topic, packet.data, packet.to or network.reachable())
+                network.send(topic, self._without_bodies(packet), packet.to or network.reachable())
+
+    def _without_bodies(self, packet: Packet) -> bytes:
+        """The bytes to send: as an honest publisher does, a long message leaves out its bodies, which peers request."""
+        if packet.topic == "evidence" or len(packet.data) <= self._inline_bytes:
+            return packet.data
+        try:
+            rollout = open_message(packet.data, self._manifest)
+        except RemoteError:
+            return packet.data
+        self._message_store.put(rollout)
+        return encode_message(rollout.opened.envelope, (None,) * len(rollout.bodies))
 
 
 def keys_of(simulation: Simulation, number: int) -> list[Key]:

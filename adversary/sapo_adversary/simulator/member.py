@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -37,7 +37,7 @@ from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import stored_batch, trained_per_peer
 from sapo_node.training.round import RoundReport
 from sapo_node.trust.constants import PeerState
-from sapo_protocol import LocalError, Manifest
+from sapo_protocol import LocalError, Manifest, open_message
 
 if TYPE_CHECKING:
     from sapo_adversary.simulator.libp2p.honest import HonestNetwork
@@ -178,7 +178,9 @@ class Member:
 
     async def _publish(self, topic: str, message: bytes) -> None:
         if self._audit:
-            self._audit.published(self.peer, message)
+            rollout = open_message(message, self.node.swarm.manifest)
+            bodies = self.node.message_store.held(rollout.opened.envelope_id)
+            self._audit.published(self.peer, replace(rollout, bodies=bodies))
         await self._network.publish(topic, message)
 
     def _played(self, report: RoundReport, played: Progress) -> None:

@@ -22,7 +22,7 @@ from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.requests import ScoreRequest
-from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
+from sapo_protocol import Manifest, Rollout, assign, decode_body, public_key_of
 
 
 class Violation(StrEnum):
@@ -91,9 +91,8 @@ class Audit:
         self._signed: dict[GroupKey, int] = {}
         self._written: set[str] = set()
 
-    def published(self, peer: str, message: bytes) -> None:
-        """Record the message that an honest peer signs."""
-        rollout = open_message(message, self._manifest)
+    def published(self, peer: str, rollout: Rollout) -> None:
+        """Record a rollout that an honest peer signs."""
         for k, body in enumerate(rollout.bodies):
             if body is not None:
                 texts = tuple(each.text for each in decode_body(body, self._manifest).completions)

@@ -165,6 +165,9 @@ class Simulation:
     pulls: bool = False
     """True if nodes request missing messages and peers, as real nodes do. By default they do not: it would hide
     what gossip alone delivers."""
+    inline_bytes: int = 0
+    """Bytes above which a message of a large swarm leaves out its bodies, which peers then request; needs `pulls`. By
+    default all messages are whole."""
     attackers: tuple[AttackerSpec, ...] = ()
     without: tuple[str, ...] = ()
     """Defences that the nodes go without; see `defences`."""
@@ -190,6 +193,8 @@ class Simulation:
             raise LocalError(f"simulation {self.name}: no network {self.network!r}; there are memory and libp2p")
         if self.crowd and (self.learner != "bandit" or not self.audited):
             raise LocalError(f"simulation {self.name}: a crowd needs learner = 'bandit' and audited = true")
+        if self.inline_bytes and (not self.pulls or self.crowd):
+            raise LocalError(f"simulation {self.name}: inline_bytes needs pulls = true and no crowd")
         for band in self.attackers:
             self._require_attack(band)
 

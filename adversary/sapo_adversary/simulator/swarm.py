@@ -108,11 +108,11 @@ def _sought(simulation: Simulation) -> dict[str, Callable[[str], float]]:
 
 
 def manifest_of(simulation: Simulation) -> Manifest:
-    """The swarm's, on the simulation's clock. All messages are whole: attackers and the crowd answer no requests."""
+    """The swarm's, on the simulation's clock."""
     manifest = load_manifest(simulation.swarm)
     return replace(
         manifest,
-        inline_bytes=manifest.max_message_bytes,
+        inline_bytes=simulation.inline_bytes or manifest.max_message_bytes,
         epoch_seconds=simulation.epoch_seconds or manifest.epoch_seconds,
         max_rounds=simulation.max_rounds or manifest.max_rounds,
         tasks=tuple(replace(spec, levels=simulation.levels.get(spec.dataset, spec.levels)) for spec in manifest.tasks),
