@@ -16,6 +16,8 @@ from sapo_adversary.ablations.replacements import (
     AcceptsRepeats,
     AcceptsSecondAnswers,
     AcceptsSecondContents,
+    AnswersWithoutEnd,
+    AsksOneSource,
     BelievesAccusers,
     BelievesClaims,
     BlamesCarriers,
@@ -27,7 +29,9 @@ from sapo_adversary.ablations.replacements import (
     OffersAgain,
     OneLink,
     OneTier,
+    PassesOnEach,
     TrainsOnParts,
+    WaitsForBodies,
     open_unseen,
     parse_unbound,
 )
@@ -105,6 +109,10 @@ DEFENCES: Mapping[str, Defence] = {
     "link lottery": Defence("node/sapo_node/groups/lottery.py", (OneLink,)),
     "groups a turn": Defence("node/sapo_node/groups/lottery.py", limits={"turn_groups": MANY}),
     "tier places": Defence("node/sapo_node/groups/lottery.py", (OneTier,)),
+    "several sources": Defence("node/sapo_node/ingest/fetch.py", (AsksOneSource,)),
+    "one request a body": Defence("node/sapo_node/ingest/fetch.py", (PassesOnEach,)),
+    "answer budget": Defence("node/sapo_node/ingest/sync.py", (AnswersWithoutEnd,)),
+    "turns beside withheld bodies": Defence("node/sapo_node/verification/verifier.py", (WaitsForBodies,)),
     "inbox bounds": Defence(
         "node/sapo_node/groups/lottery.py", limits={"pending_per_peer": MANY, "pending_places": MANY}
     ),

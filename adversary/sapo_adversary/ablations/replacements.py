@@ -5,6 +5,7 @@ override one method of a part call `super`.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -17,19 +18,23 @@ from sapo_node.groups.levels import Levels
 from sapo_node.groups.lottery import ENDED_LINK, Lottery
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.record import GroupKey, State, VerifiedGroup
+from sapo_node.ingest.fetch import Fetcher
+from sapo_node.ingest.sync import Responder
 from sapo_node.ingest.validator import Ingest, ReplayWindow
 from sapo_node.net.interface import Channel, Handle
+from sapo_node.processes.link_budget import LinkBudget
 from sapo_node.sampling.filters import Filters, OneAnswerFilter
 from sapo_node.sampling.sampler import Sampler
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust.constants import Fact, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.requests import ScoreRequest
-from sapo_node.verification.verifier import Finding, Verifier, request_for
+from sapo_node.verification.verifier import Finding, VerificationScheduler, Verifier, request_for
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
     Equivocation,
     Header,
+    InventoryItem,
     Opened,
     Rollout,
     Sealed,
@@ -41,6 +46,9 @@ from sapo_protocol import (
     peer_id,
     verify_signature,
 )
+
+_ENDLESS = 1e18
+"""Bytes, and bytes a second."""
 
 
 def open_unseen(sealed: Sealed) -> Opened:
@@ -152,6 +160,48 @@ class ForgetsBans(Ledger):
         if not admitted:
             self._accounts.pop(peer, None)
         return admitted
+
+
+class AsksOneSource(Fetcher):
+    """Asks one peer for bodies, and no other if that one gives none."""
+
+    def _sources(self, rollout: Rollout, *, without: str = "") -> Sequence[str]:
+        return super()._sources(rollout, without=without)[:1]
+
+
+class PassesOnEach(Fetcher):
+    """Passes each request on, also while another for the same envelope waits."""
+
+    async def pass_on(self, asker: str, wanted: InventoryItem, hops: int) -> None:
+        """Pass a request on as if it were the only one."""
+        alone = copy(self)
+        alone._passed_on = {}  # noqa: SLF001 - of this class
+        await Fetcher.pass_on(alone, asker, wanted, hops)
+
+
+class AnswersWithoutEnd(Responder):
+    """Charges no bytes for its answers."""
+
+    def __init__(self, *parts: Any, **settings: Any) -> None:
+        super().__init__(*parts, **settings)
+        self._bytes = LinkBudget(rate=_ENDLESS, burst=_ENDLESS)
+
+
+class WaitsForBodies(VerificationScheduler):
+    """Waits for the bodies of a turn before it draws the next."""
+
+    async def _next(self, tier: Tier, deadline: float) -> Turn | None:
+        del deadline
+        fetched = self._fetched[tier]
+        turn = self._book.draw(tier, last=self._is_on_probation)
+        turn = turn and self._verifier.spare(turn)
+        if turn and turn.missing:
+            fetched.waiting += 1
+            self._fetcher.begin(turn, fetched.add)
+            while not fetched.ready:
+                await fetched.changed.wait()
+            return fetched.ready.popleft()
+        return turn
 
 
 class BelievesClaims(Verifier):

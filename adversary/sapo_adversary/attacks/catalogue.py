@@ -1,5 +1,6 @@
 """All attacks by id. A scenario names one of them."""
 
+from sapo_adversary.attacks.bodies import AskingStorm, Withholding
 from sapo_adversary.attacks.gossip.floods import (
     ControlSpam,
     FalseAddresses,
@@ -96,6 +97,8 @@ _KINDS: tuple[type[Threat], ...] = (
     Collusion,
     Exhaustion,
     Hollow,
+    Withholding,
+    AskingStorm,
 )
 """In the order in which they are listed: the wire, identity, the network, rewards, training, trust and resources."""
 

@@ -14,6 +14,7 @@ from sapo_protocol import (
     Body,
     Completion,
     Finish,
+    GetRequest,
     GroupHeader,
     Header,
     Manifest,
@@ -234,6 +235,10 @@ class Attack(Threat):
         """Return whether a peer gets the bodies that it requests, where bodies are fetched."""
         del peer
         return True
+
+    def requests(self) -> Iterable[GetRequest]:
+        """The requests that a key sends now to each peer that it is linked with, where bodies are fetched."""
+        return ()
 
     def round(self, key: Key, epoch: int, group: Callable[[Key, int, int, int], Group]) -> Iterator[Packet]:
         """Yield the next round of the key, if it has a counter left: `group(key, epoch, counter, k)` for each k."""

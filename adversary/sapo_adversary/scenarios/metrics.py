@@ -54,6 +54,8 @@ ABOUT: Mapping[str, str] = {
     "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node; the most",
     "mesh_taken": "share of an honest node's mesh that attackers held at the end; the mean",
     "slow_closed": "share of the streams that attackers kept waiting which honest nodes closed in time",
+    "answered": "bytes of honest nodes' answers to requests in a second, in relation to the control's",
+    "requests": "requests between honest nodes in a second, in relation to the control's",
     "pace": "rounds that honest nodes play in a second, in relation to the control's",
     "honest_cpu": "CPU seconds of the honest nodes, in relation to the control's",
 }
@@ -89,6 +91,10 @@ def metrics(record: Record, control: Record, alone: Record, friends: Record | No
         "copied": sum(node["findings"]["copied"] for node in nodes),
         "stored": max(node["stored"] for node in nodes) / max(node["stored"] for node in others),
     }
+    if any(node["requests"] for node in others):
+        values["pace"] = _sum(others, "seconds") / _sum(nodes, "seconds")
+        for name in ("answered", "requests"):
+            values[name] = _sum(nodes, name) / max(1, _sum(others, name)) * values["pace"]
     compared = {
         "reward_lost": (_reward(nodes), _reward(others)),
         "heldout_lost": (_heldout(nodes), _heldout(others)),
@@ -112,6 +118,10 @@ def metrics(record: Record, control: Record, alone: Record, friends: Record | No
         for reason, count in node["refused"].items():
             values[REFUSED + reason] = values.get(REFUSED + reason, 0) + count
     return {name: round(value, 4) for name, value in values.items()}
+
+
+def _sum(nodes: Sequence[Mapping[str, Any]], name: str) -> float:
+    return float(sum(node[name] for node in nodes))
 
 
 def _taught(nodes: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, float]:

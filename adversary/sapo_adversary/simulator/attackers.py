@@ -7,6 +7,7 @@ node, if the bytes are valid.
 
 import hashlib
 import random
+from contextlib import suppress
 from functools import partial
 from itertools import cycle
 
@@ -21,7 +22,7 @@ from sapo_adversary.simulator.simulation import AttackerSpec, Simulation, end_of
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.ingest.store import MessageStore
 from sapo_node.net.in_memory import MemoryHub, MemoryNetwork
-from sapo_node.net.interface import Channel, Requests
+from sapo_node.net.interface import AskFailed, Channel, Requests
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
 from sapo_protocol import (
@@ -31,6 +32,7 @@ from sapo_protocol import (
     decode_request,
     encode_delivery,
     encode_message,
+    encode_request,
     epoch_at,
     evidence_topic,
     open_message,
@@ -109,8 +111,16 @@ class Band:
                 while True:
                     for key in self.keys:
                         self._act(key)
+                        if self._inline_bytes < self._manifest.max_message_bytes:
+                            self._request(self._networks[key], nursery)
                         await trio.sleep(self.spec.acts_every / len(self.keys))
             nursery.cancel_scope.cancel()
+
+    def _request(self, network: MemoryNetwork, nursery: trio.Nursery) -> None:
+        """Send the requests of the attack, and wait for no answer."""
+        for request in self._attack.requests():
+            for peer in network.reachable():
+                nursery.start_soon(_ask, network, peer, encode_request(request))
 
     def _act(self, key: Key) -> None:
         epoch = epoch_at(self._manifest, self._clock.now())
@@ -132,6 +142,11 @@ class Band:
             return packet.data
         self._message_store.put(rollout)
         return encode_message(rollout.opened.envelope, (None,) * len(rollout.bodies))
+
+
+async def _ask(network: MemoryNetwork, peer: str, request: bytes) -> None:
+    with suppress(AskFailed):
+        await network.ask(peer, request)
 
 
 def keys_of(simulation: Simulation, number: int) -> list[Key]:

@@ -18,7 +18,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.lookahead import LookingAhead
-from sapo_adversary.simulator.oracle import Audit, Findings, PeerStates, WatchedTrainer
+from sapo_adversary.simulator.oracle import HONEST, Audit, Findings, PeerStates, WatchedTrainer
 from sapo_adversary.simulator.prompts import examples_of, heldout_prompts
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_adversary.simulator.versions import versions_now
@@ -28,7 +28,7 @@ from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.net.in_memory import MemoryHub
-from sapo_node.net.interface import PeerInfo
+from sapo_node.net.interface import PeerInfo, Requests
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -78,6 +78,12 @@ class _Log:
     """Tokens trained on, by dataset and by the peer who wrote them."""
     findings: Findings = field(default_factory=Findings)
     states: PeerStates = field(default_factory=PeerStates)
+    seconds: float = 0.0
+    """Virtual seconds for all its rounds."""
+    requests: int = 0
+    """Requests of honest peers that came."""
+    answered: int = 0
+    """Bytes of its answers to all peers."""
 
     def add(self, **values: Any) -> None:
         for name, value in values.items():
@@ -147,13 +153,24 @@ class Member:
         self._network: MemoryNetwork | HonestNetwork = shared.hub.join(
             self.peer,
             channels,
-            requests=self.node.requests(self._peers) if simulation.pulls else None,
+            requests=self._counted(self.node.requests(self._peers)) if simulation.pulls else None,
             admit=self.node.admits,
             notify=self.node.notice,
         )
 
     def _peers(self) -> Sequence[PeerInfo]:
         return self._network.peers()
+
+    def _counted(self, requests: Requests) -> Requests:
+        """Count the requests of honest peers, and the bytes of all answers."""
+
+        async def answer(peer: str, data: bytes) -> bytes | None:
+            self.log.requests += bool(self._audit and self._audit.roles.get(peer) == HONEST)
+            given = await requests.answer(peer, data)
+            self.log.answered += len(given or b"")
+            return given
+
+        return replace(requests, answer=answer)
 
     def _stop(self, error: LocalError) -> None:
         self._fatal = error
@@ -170,7 +187,9 @@ class Member:
             nursery.start_soon(follow_shards, self.node, self._network)
             if self._simulation.pulls:
                 nursery.start_soon(pull, self.node, self._network)
+            begun = trio.current_time()
             await run_node(self.node, self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
+            self.log.seconds = trio.current_time() - begun
             nursery.cancel_scope.cancel()
         if self._fatal:
             raise self._fatal
@@ -238,6 +257,9 @@ class Member:
             "findings": self.log.findings.as_dict(),
             "states": self.log.states.as_dict(),
             "stored": _bytes_in_use(self._database),
+            "seconds": round(self.log.seconds, 1),
+            "requests": self.log.requests,
+            "answered": self.log.answered,
         }
         return {
             "peer": self.peer,

@@ -188,7 +188,10 @@ class Parts:
     window: type[ReplayWindow] = ReplayWindow
     book: type[Book] = Book
     ingest: type[Ingest] = Ingest
+    fetcher: type[Fetcher] = Fetcher
+    responder: type[Responder] = Responder
     verifier: type[Verifier] = Verifier
+    scheduler: type[VerificationScheduler] = VerificationScheduler
     filters: type[Filters] = Filters
     sampler: type[Sampler] = Sampler
 
@@ -254,7 +257,7 @@ class Node:
 
     def requests(self, peers: Peers) -> Requests:
         """Return the handler of peers' requests; `peers` returns the connected peers."""
-        responder = Responder(
+        responder = self.parts.responder(
             self.swarm,
             message_store=self.message_store,
             ledger=self.ledger,
@@ -357,7 +360,7 @@ def build_node(
         limits=limits,
         wire=wire,
     )
-    fetcher = Fetcher(swarm, message_store=message_store, ledger=ledger, window=window)
+    fetcher = parts.fetcher(swarm, message_store=message_store, ledger=ledger, window=window)
     verifier = parts.verifier(swarm, scorer, ledger, wire=wire)
     history = History(database)
     tally = Tally(database, history=history, ingest=ingest, verifier=verifier, book=book)
@@ -377,7 +380,7 @@ def build_node(
         scorer=scorer,
         examples=examples,
         verifier=verifier,
-        scheduler=VerificationScheduler(book=book, verifier=verifier, ledger=ledger, fetcher=fetcher),
+        scheduler=parts.scheduler(book=book, verifier=verifier, ledger=ledger, fetcher=fetcher),
         policy=policy,
         trainer=_trainer(config, swarm, database, book, policy, examples=examples) if policy else None,
         contributor=contributor,

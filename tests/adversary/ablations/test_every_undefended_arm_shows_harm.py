@@ -35,12 +35,14 @@ from sapo_node.groups.advantage import external_advantages
 from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FILTERS, LearnerOptions, Sampled, TrainRequest, reason_of
 from sapo_node.groups.record import VerifiedGroup
-from sapo_node.ingest.validator import Ignored
+from sapo_node.ingest.fetch import HOP_SOURCES
+from sapo_node.ingest.sync import BURST_BYTES, LEAST_BYTES
+from sapo_node.ingest.validator import Ignored, ReplayWindow
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.host import CONNECTIONS
-from sapo_node.net.interface import Channel
+from sapo_node.net.interface import Channel, PeerInfo
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NETWORK_DEFENDED, RESERVED_OUTBOUND, NetworkSettings
 from sapo_node.sampling.alarm import Exposure
@@ -54,15 +56,20 @@ from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.verification.sandbox.requests import ScoreRequest
+from sapo_node.verification.verifier import WAIT_SECONDS
 from sapo_protocol import (
     Equivocation,
+    GetRequest,
     decode_message,
+    encode_delivery,
     encode_evidence,
     encode_message,
+    encode_request,
     load_manifest,
     open_message,
     parse_envelope,
     peer_id,
+    rollouts_topic,
     seal,
 )
 from validator_parts import SENDER, ValidatorParts
@@ -620,6 +627,83 @@ async def newcomer_is_refused(undefended):
     return refused
 
 
+# Bodies that are fetched.
+
+OTHER = key(90).peer
+
+
+class Peers:
+    """Two connected peers: the one that brought the envelopes never answers, and the other has the bodies."""
+
+    def __init__(self, whole):
+        self.whole = whole
+        self.asked = 0
+
+    def peers(self):
+        follows = frozenset({rollouts_topic(MANIFEST, 0)})
+        return [PeerInfo(each, (), outbound=True, connected_at=0.0, follows=follows) for each in (SENDER, OTHER)]
+
+    async def ask(self, peer, _data):
+        self.asked += 1
+        await trio.sleep(60 if peer == SENDER else 0.1)
+        return encode_delivery([self.whole])
+
+
+async def fetching(undefended, harmed):
+    node, whole = validator(undefended), message()
+    bare = replace(open_message(whole, MANIFEST), bodies=(None,))
+    await node.verdict(encode_message(bare.opened.envelope, bare.bodies), SENDER)
+    peers = Peers(whole)
+    window = ReplayWindow(node.database, MANIFEST)
+    parts = {"message_store": node.message_store, "ledger": node.ledger}
+    fetcher = undefended.parts.fetcher(node.swarm, window=window, **parts)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fetcher.run, peers)
+        await trio.testing.wait_all_tasks_blocked()
+        found = await harmed(undefended, node, fetcher, peers)
+        nursery.cancel_scope.cancel()
+    return found
+
+
+async def silent_peer_keeps_a_body(_undefended, node, fetcher, _peers):
+    turns, ended = [], trio.Event()
+    fetcher.begin(node.book.draw(Tier.STRANGER), lambda turn: (turns.append(turn), ended.set()))
+    await ended.wait()
+    return bool(turns[0].missing)
+
+
+async def requests_multiply(_undefended, node, fetcher, peers):
+    [wanted] = node.message_store.listing(EPOCH, 1, b"", 1)
+    async with trio.open_nursery() as asking:
+        for number in range(8):
+            asking.start_soon(fetcher.pass_on, key(number + 91).peer, replace(wanted, bodies=1), 1)
+    return peers.asked > HOP_SOURCES
+
+
+async def answers_have_no_end(undefended, node, fetcher, _peers):
+    parts = {"message_store": node.message_store, "ledger": node.ledger, "fetcher": fetcher}
+    responder = undefended.parts.responder(node.swarm, peers=list, **parts)
+    wanted = encode_request(GetRequest(tuple(node.message_store.listing(EPOCH, 1, b"", 1))))
+    answers = [await responder.answer(SENDER, wanted) for _ in range(int(BURST_BYTES / LEAST_BYTES) + 1)]
+    return None not in answers
+
+
+async def withheld_body_stops_the_round(undefended, node, fetcher, peers):
+    peers.peers = lambda: Peers.peers(peers)[:1]
+    verifier = verifier_of(undefended, node)
+    parts = {"book": node.book, "verifier": verifier, "ledger": node.ledger, "fetcher": fetcher}
+    begun = trio.current_time()
+    await undefended.parts.scheduler(**parts).verify_pending(4)
+    return trio.current_time() - begun > WAIT_SECONDS
+
+
+FETCH_HARMS = {
+    "several sources": silent_peer_keeps_a_body,
+    "one request a body": requests_multiply,
+    "answer budget": answers_have_no_end,
+    "turns beside withheld bodies": withheld_body_stops_the_round,
+}
+
 FILTER_HARMS = {
     "baseline": junk_counts_more,
     "n-gram": phrase_teaches,
@@ -674,7 +758,8 @@ HARMS = {
 
 
 def test_every_defence_of_the_catalogue_is_here():
-    assert {reason_of(filter_name) for filter_name in FILTER_HARMS} | HARMS.keys() == DEFENCES.keys()
+    filters = {reason_of(filter_name) for filter_name in FILTER_HARMS}
+    assert filters | FETCH_HARMS.keys() | HARMS.keys() == DEFENCES.keys()
     assert set(FILTER_HARMS) == set(FILTERS)
 
 
@@ -683,6 +768,12 @@ def test_every_defence_of_the_catalogue_is_here():
 def test_without_a_filter_what_it_keeps_out_teaches(filter_name):
     assert not FILTER_HARMS[filter_name](())
     assert FILTER_HARMS[filter_name]((reason_of(filter_name),))
+
+
+@pytest.mark.parametrize("name", FETCH_HARMS)
+async def test_without_a_defence_of_fetched_bodies_the_harm_is_done(name, autojump_clock):
+    assert not await fetching(Undefended(), FETCH_HARMS[name])
+    assert await fetching(ablated([name]), FETCH_HARMS[name])
 
 
 @pytest.mark.parametrize("name", HARMS)
