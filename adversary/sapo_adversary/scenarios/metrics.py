@@ -91,7 +91,7 @@ def metrics(record: Record, control: Record, alone: Record, friends: Record | No
         "copied": sum(node["findings"]["copied"] for node in nodes),
         "stored": max(node["stored"] for node in nodes) / max(node["stored"] for node in others),
     }
-    if any(node["requests"] for node in others):
+    if record["scenario"].get("inline_bytes"):
         values["pace"] = _sum(others, "seconds") / _sum(nodes, "seconds")
         for name in ("answered", "requests"):
             values[name] = _sum(nodes, name) / max(1, _sum(others, name)) * values["pace"]
