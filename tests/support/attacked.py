@@ -16,6 +16,7 @@ def attacked(
     epoch_seconds: int = 20,
     degree: int = 0,
     trusted: bool = True,
+    inline_bytes: int = 0,
     without: tuple[str, ...] = (),
     **band: Any,
 ) -> Any:
@@ -29,6 +30,8 @@ def attacked(
         max_rounds=20,
         degree=degree,
         trusted=trusted,
+        inline_bytes=inline_bytes,
+        pulls=bool(inline_bytes),
         audited=True,
         attackers=(AttackerSpec(attack, **{"count": 2, **band}),),
         without=without,

@@ -114,6 +114,7 @@ def test_shares_are_of_all_peers(share, count):
         ('attack = "false-claim"\n[node]\nfilters = ["luck"]', "value 1 in filters of node of mine must be 'one"),
         ('attack = "false-claim"\nkinds = { local = 1 }', "kinds of mine must be a list, not a table"),
         ('attack = "false-claim"\n[node]\ncount = 0', "give it nodes and seconds to run"),
+        ('attack = "false-claim"\n[simulation]\ninline_bytes = 1', "inline_bytes needs pulls = true and no crowd"),
         ('attack = "false-claim"\n[simulation]\nseed = 3', "simulation has no 'seed'; give --seeds"),
         ('attack = "false-claim"\n[simulation]\nname = "x"', "simulation has no 'name'; the name of the file"),
         ('attack = "false-claim"\n[[kinds]]\ncount = 3', "kinds has no 'count'; write the number of all nodes"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from attacked import attacked, refused
+from attacked import attacked, poison, refused, violations
 from sapo_adversary.scenarios.scenario import load_scenario
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import learner_for
@@ -75,6 +75,13 @@ def test_the_averaged_weights_are_measured_where_a_simulation_says_so(record):
     [measured] = simulate(replace(SMALL, nodes=(NodeSpec(local=2, external=0),), averaged=True))["nodes"]
     assert all(0 <= each["averaged"] <= 1 for each in measured["heldout"])
     assert "averaged" not in record["nodes"][0]["heldout"][0]
+
+
+@pytest.mark.slow
+def test_nodes_fetch_the_bodies_of_what_attackers_publish():
+    record = attacked("sybil", honest=9, round_seconds=10.0, epoch_seconds=40, inline_bytes=1)
+    assert violations(record) == 0
+    assert poison(record, "sybil") > 0
 
 
 @pytest.mark.slow
