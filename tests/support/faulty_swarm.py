@@ -153,7 +153,7 @@ class Member:
             on_fatal=self._stop,
         )
         self.network = hub.join(
-            self.node.peer_id,
+            self.node.swarm.identity,
             self.node.channels,
             requests=self.node.requests(lambda: self.network.peers()),  # noqa: PLW0108 - there is none yet
             admit=self.node.admits,

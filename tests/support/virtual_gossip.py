@@ -1,20 +1,20 @@
 """Gossip machines joined by links with delay, on virtual time: no socket, no task, and a seed for each run."""
 
-import heapq
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from typing import Any
 
 from nacl.signing import SigningKey
 
-from sapo_node.gossip.actions import Action, Ask, Disconnect, Foreign, Joined, Offended, Pause, Record, Wake
+from sapo_node.gossip.actions import Action, Disconnect, Offended
 from sapo_node.gossip.machine import Machine
-from sapo_node.gossip.rpc import Frames, Rpc, Subscription, decode, framed
+from sapo_node.gossip.rpc import Rpc, Subscription, decode, framed
 from sapo_node.gossip.seen import Seen
 from sapo_node.gossip.signing import Author, signed_bytes
 from sapo_node.gossip.verdict import Verdict
+from sapo_node.net.memory_gossip import Agenda, Link, LinkQuality, MemoryGossip, connect, hang_up
 from sapo_protocol.keys import peer_id
 
 SWARM = "ab" * 32
@@ -34,13 +34,12 @@ class World:
     def __init__(self, seed: int = 0, *, delay: tuple[float, float] = (0.01, 0.1)) -> None:
         self.now = 0.0
         self.rng = random.Random(seed)
-        self.delay = delay
         self.nodes: dict[str, Any] = {}
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = count(1)
-        self._arrives: Counter[tuple[str, int]] = Counter()
         self.silent: set[str] = set()
         """Peers that do not read."""
+        self._agenda = Agenda()
+        self._quality = LinkQuality(*delay)
+        self._links: dict[tuple[str, str], Link] = {}
 
     def node(self, number: int, **settings: Any) -> "Node":
         return Node(self, number, **settings)
@@ -55,42 +54,40 @@ class World:
                 self.dial(node, other)
         self.run(3)
 
-    def at(self, seconds: float, call: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now + seconds, next(self._numbers), call))
+    def at(self, seconds: float, call: Callable[[], Any]) -> None:
+        self._agenda.add(self.now + seconds, call)
 
     def run(self, seconds: float) -> None:
         until = self.now + seconds
-        while self._events and self._events[0][0] <= until:
-            self.now, _, call = heapq.heappop(self._events)
-            call()
+        while (due := self._agenda.next) <= until:
+            self.now = due
+            self._agenda.pop()()
         self.now = until
 
     def dial(self, one: Any, other: Any) -> None:
-        one.link(other, outbound=True)
-        other.link(one, outbound=False)
-        one.open(other.name)
-        other.open(one.name)
+        connect(one, other)
 
     def hang_up(self, one: Any, other: Any) -> None:
-        one.lose(other.name)
-        other.lose(one.name)
-
-    def stream(self) -> int:
-        return next(self._numbers)
+        hang_up(one, other)
 
     def carry(self, sender: str, to: str, stream: int, frame: bytes) -> None:
         """A frame arrives after a delay, and behind those before it."""
-        when = max(self.now + self.rng.uniform(*self.delay), self._arrives[to, stream])
-        self._arrives[to, stream] = when
-        self.at(when - self.now, lambda: self.nodes[to].arrive(sender, stream, frame))
+        link = self._links.setdefault((sender, to), Link(self._quality, self.rng))
+        self.at(link.arrival(self.now) - self.now, partial(self.nodes[to].arrive, sender, stream, frame))
 
 
-class Node:
+class Node(MemoryGossip):
     """One machine and its driver."""
 
     def __init__(self, world: World, number: int, *, topics: Iterable[bytes] = (TOPIC,), **settings: Any) -> None:
         key = SigningKey(number.to_bytes(32, "big"))
-        self.name = peer_id(bytes(key.verify_key))
+        public_key = bytes(key.verify_key)
+        author = Author(public_key, lambda data: key.sign(data).signature, number * 10**9)
+        topics = list(topics)
+        super().__init__(
+            peer_id(public_key),
+            Machine(author, dict.fromkeys(topics, LIMIT), seen=Seen(), rng=random.Random(number), **settings),
+        )
         self.world = world
         self.verdict: Callable[[bytes], Verdict] = lambda _: Verdict.ACCEPT
         self.thinks = 0.0
@@ -104,13 +101,7 @@ class Node:
         self.copies = 0
         """Messages that it sent, own ones and others'."""
         self.sent_bytes = 0
-        author = Author(bytes(key.verify_key), lambda data: key.sign(data).signature, number * 10**9)
-        topics = list(topics)
-        self.machine = Machine(author, dict.fromkeys(topics, LIMIT), seen=Seen(), rng=random.Random(number), **settings)
         self.machine.follow(topics, 0.0)
-        self._streams: dict[str, int] = {}
-        self._reads: dict[int, list[tuple[str, bytes]]] = {}
-        self._busy: set[int] = set()
         world.nodes[self.name] = self
         world.at(world.rng.uniform(0.2, 1.2), self._beat)
 
@@ -118,31 +109,47 @@ class Node:
         self.perform(self.machine.heartbeat(self.world.now))
         self.world.at(1.0, self._beat)
 
-    def link(self, other: Any, *, outbound: bool) -> None:
-        self.machine.connected(other.name, outbound=outbound)
+    def now(self) -> float:
+        return self.world.now
 
-    def open(self, peer: str) -> None:
-        """Open our stream to a peer."""
-        stream = self._streams[peer] = self.world.stream()
-        if self.world.nodes[peer].accept(self.name, stream):
-            self.perform(self.machine.writable(peer, self.world.now))
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        self.world.at(seconds, call)
 
-    def accept(self, peer: str, stream: int) -> bool:
-        self._reads[stream] = []
-        return self.machine.stream_opened(peer, stream)
+    def carry(self, peer: str, stream: int, frame: bytes) -> None:
+        self.sent_bytes += len(frame)
+        self.copies += len(decode(frame).publish)
+        self.world.carry(self.name, peer, stream, frame)
 
-    def close(self, peer: str) -> None:
+    def judge(self, ask: Any, decide: Callable[[Verdict], None]) -> None:
+        def answer() -> None:
+            self.heard.append(ask.data)
+            self.senders.append(ask.peer)
+            decide(self.verdict(ask.data))
+
+        self.world.at(self.thinks, answer)
+
+    def report(self, action: Action) -> None:
+        match action:
+            case Disconnect(peer, why):
+                self.left.append((peer, why))
+                self.world.hang_up(self, self.world.nodes[peer])
+            case Offended(peer, cause):
+                self.offences.append((peer, cause))
+            case _:
+                self.notices.append(action)
+
+    def write(self, peer: str) -> None:
+        if peer not in self.world.silent:
+            super().write(peer)
+
+    def close(self, other: Any) -> None:
         """Our stream to a peer ends."""
-        self.machine.unwritable(peer)
-        self.world.nodes[peer].ended(self.name, self._streams.pop(peer))
+        self.machine.unwritable(other.name)
+        other.ended(self.name, self._streams.pop(other.name))
 
     def ended(self, peer: str, stream: int) -> None:
-        self._reads.pop(stream, None)
+        self._readings.pop((peer, stream), None)
         self.perform(self.machine.stream_ended(peer, stream, self.world.now))
-
-    def lose(self, peer: str) -> None:
-        self.machine.gone(peer)
-        self._streams.pop(peer, None)
 
     def publish(self, data: bytes, topic: bytes = TOPIC) -> None:
         self.perform(self.machine.publish(topic, data, self.world.now))
@@ -150,60 +157,10 @@ class Node:
     def follow(self, *topics: bytes) -> None:
         self.perform(self.machine.follow(topics, self.world.now))
 
-    def arrive(self, peer: str, stream: int, frame: bytes) -> None:
-        if stream in self._reads:
-            self._reads[stream].append((peer, frame))
-            self._read(stream)
-
-    def _read(self, stream: int) -> None:
-        if stream not in self._busy and self._reads.get(stream):
-            self._busy.add(stream)
-            peer, frame = self._reads[stream].pop(0)
-            self._go_on(stream, self.machine.received(peer, stream, frame, self.world.now))
-
-    def _go_on(self, stream: int, actions: Any) -> None:
-        for action in actions:
-            match action:
-                case Pause(seconds):
-                    self.world.at(seconds, lambda: self._go_on(stream, actions))
-                    return
-                case Ask() if self.thinks:
-                    self.world.at(self.thinks, lambda asked=action: (self._decide(asked), self._go_on(stream, actions)))
-                    return
-                case Ask():
-                    self._decide(action)
-                case _:
-                    self.perform([action])
-        self._busy.discard(stream)
-        self._read(stream)
-
-    def _decide(self, ask: Ask) -> None:
-        self.heard.append(ask.data)
-        self.senders.append(ask.peer)
-        self.perform(self.machine.settle(ask.key, self.verdict(ask.data), self.world.now))
-
-    def perform(self, actions: Iterable[Action]) -> None:
-        for action in actions:
-            match action:
-                case Wake(peer):
-                    if peer not in self.world.silent:
-                        self.world.at(0.0, lambda peer=peer: self._write(peer))
-                case Disconnect(peer, why):
-                    self.left.append((peer, why))
-                    self.world.hang_up(self, self.world.nodes[peer])
-                case Offended(peer, cause):
-                    self.offences.append((peer, cause))
-                case Joined() | Foreign() | Record():
-                    self.notices.append(action)
-
-    def _write(self, peer: str) -> None:
-        while peer in self._streams and (framed_rpc := self.machine.next_frame(peer)):
-            self.sent_bytes += len(framed_rpc)
-            for frame in Frames().feed(framed_rpc):
-                self.copies += len(decode(frame).publish)
-                self.world.carry(self.name, peer, self._streams[peer], frame)
-
     # What tests look at.
+
+    def has_stream_to(self, other: Any) -> bool:
+        return other.name in self._streams
 
     def mesh(self, topic: bytes = TOPIC) -> set[str]:
         return self.machine.topics[topic].mesh
@@ -228,20 +185,21 @@ class Attacker:
         self.world = world
         self.received: list[Any] = []
         self.streams: dict[str, list[int]] = {}
+        self._numbers = count()
         world.nodes[self.name] = self
 
     def _sign(self, data: bytes) -> bytes:
         return bytes(self._key.sign(data).signature)
 
-    def link(self, other: Any, *, outbound: bool) -> None:
-        self.streams[other.name] = []
+    def link(self, peer: str, *, outbound: bool) -> None:
+        self.streams[peer] = []
 
-    def open(self, peer: str) -> bool:
+    def open(self, node: Any) -> bool:
         """Open one more stream to a node."""
-        stream = self.world.stream()
-        opened = self.world.nodes[peer].accept(self.name, stream)
+        stream = next(self._numbers)
+        opened = node.accept(self.name, stream)
         if opened:
-            self.streams[peer].append(stream)
+            self.streams[node.name].append(stream)
         return bool(opened)
 
     def accept(self, _peer: str, _stream: int) -> bool:

@@ -64,7 +64,8 @@ class Band:
         self._clock = clock
         self._end = end_of(self.spec, simulation.seconds)
         self._evidence = evidence_topic(manifest)
-        self.keys = keys_of(simulation, number)
+        identities = _identities(simulation, number)
+        self.keys = [_key(identity) for identity in identities]
         rng = random.Random(f"attack/{simulation.seed}/{number}")  # noqa: S311 - simulation
         kit = Kit(manifest, self.keys, scorer.solve, rng)
         self._attack = ATTACKS[self.spec.attack](kit, **self.spec.options)
@@ -75,16 +76,16 @@ class Band:
         if crowd:
             crowd.listen(self._attack.hear)
         else:
-            linked = self.keys[: self.spec.links or None]
-            joined = [self._join(key, listens=not place) for place, key in enumerate(linked)]
+            linked = identities[: self.spec.links or None]
+            joined = [self._join(identity, listens=not place) for place, identity in enumerate(linked)]
             self._networks = dict(zip(self.keys, cycle(joined), strict=False))
 
-    def _join(self, key: Key, *, listens: bool) -> MemoryNetwork:
+    def _join(self, identity: Identity, *, listens: bool) -> MemoryNetwork:
         rollouts = Channel(partial(self._take, listens), self._manifest.max_message_bytes)
         channels = dict.fromkeys(rollouts_topics(self._manifest), rollouts)
         channels[self._evidence] = Channel(partial(self._take, False), MAX_EVIDENCE_BYTES)
         requests = Requests(pull_protocol(self._manifest), self._answer)
-        return self._hub.join(key.peer, channels, requests=requests, admit=lambda _: True, notify=lambda _: None)
+        return self._hub.join(identity, channels, requests=requests, admit=lambda _: True, notify=lambda _: None)
 
     async def _take(self, listens: bool, _sender: str, data: bytes) -> Verdict:  # noqa: FBT001
         """Forward what arrives, as honest peers do; one peer listens for all."""
@@ -151,7 +152,7 @@ async def _ask(network: MemoryNetwork, peer: str, request: bytes) -> None:
 
 def keys_of(simulation: Simulation, number: int) -> list[Key]:
     """The keys of the attackers of one specification, by its place among those of the simulation."""
-    return [_key(simulation, number, place) for place in range(simulation.attackers[number].count)]
+    return [_key(identity) for identity in _identities(simulation, number)]
 
 
 def insiders(simulation: Simulation) -> list[str]:
@@ -160,7 +161,11 @@ def insiders(simulation: Simulation) -> list[str]:
     return [key.peer for number in bands for key in keys_of(simulation, number)]
 
 
-def _key(simulation: Simulation, number: int, place: int) -> Key:
-    secret = hashlib.sha256(f"sapo/attacker/{simulation.seed}/{number}/{place}".encode()).digest()
-    identity = Identity(Ed25519PrivateKey.from_private_bytes(secret))
+def _identities(simulation: Simulation, number: int) -> list[Identity]:
+    places = range(simulation.attackers[number].count)
+    seeds = [hashlib.sha256(f"sapo/attacker/{simulation.seed}/{number}/{place}".encode()).digest() for place in places]
+    return [Identity(Ed25519PrivateKey.from_private_bytes(seed)) for seed in seeds]
+
+
+def _key(identity: Identity) -> Key:
     return Key(identity.public_key, identity.sign)

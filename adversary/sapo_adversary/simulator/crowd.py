@@ -20,8 +20,9 @@ from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.gossip.seen import SETTLED_SECONDS, RecentIds, content_id
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.wire import WIRE, Wire
-from sapo_node.net.in_memory import LinkQuality, MemoryHub
+from sapo_node.net.in_memory import MemoryHub
 from sapo_node.net.interface import Channel
+from sapo_node.net.memory_gossip import LinkQuality
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
 from sapo_protocol import (
@@ -73,14 +74,15 @@ class Crowd:
         self._audit = audit
         self._seconds = simulation.seconds
         self._pace, self._groups = simulation.nodes[0].round_seconds, simulation.nodes[0].local
-        self.keys = [_key(simulation, number) for number in range(simulation.crowd)]
+        identities = [_identity(simulation, number) for number in range(simulation.crowd)]
+        self.keys = [Key(identity.public_key, identity.sign) for identity in identities]
         self.forwarder = self.keys[0].peer
         self._rng = random.Random(f"crowd/{simulation.seed}")  # noqa: S311 - simulation
         self._kit = Kit(manifest, self.keys, scorer.solve, self._rng)
         self._evidence = evidence_topic(manifest)
         channels = dict.fromkeys(rollouts_topics(manifest), Channel(self._accept_evidence, manifest.max_message_bytes))
         channels[self._evidence] = Channel(self._hear_evidence, MAX_EVIDENCE_BYTES)
-        self._network = hub.join(self.forwarder, channels, admit=lambda _: True, notify=lambda _: None)
+        self._network = hub.join(identities[0], channels, admit=lambda _: True, notify=lambda _: None)
         self._passed = RecentIds()
         self._outbox: dict[bytes, tuple[str, bytes]] = {}
         self._listeners: list[Callable[[bytes], None]] = []
@@ -166,7 +168,6 @@ class Crowd:
         return Verdict.ACCEPT
 
 
-def _key(simulation: Simulation, number: int) -> Key:
+def _identity(simulation: Simulation, number: int) -> Identity:
     secret = hashlib.sha256(f"sapo/crowd/{simulation.seed}/{number}".encode()).digest()
-    identity = Identity(Ed25519PrivateKey.from_private_bytes(secret))
-    return Key(identity.public_key, identity.sign)
+    return Identity(Ed25519PrivateKey.from_private_bytes(secret))

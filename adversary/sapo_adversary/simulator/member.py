@@ -151,7 +151,7 @@ class Member:
         if isinstance(self.node.verifier, BlamesCarriers):
             channels = self.node.verifier.noting(channels)
         self._network: MemoryNetwork | HonestNetwork = shared.hub.join(
-            self.peer,
+            identity,
             channels,
             requests=self._counted(self.node.requests(self._peers)) if simulation.pulls else None,
             admit=self.node.admits,

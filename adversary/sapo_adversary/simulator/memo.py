@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+import sapo_node.gossip.machine
 import sapo_node.groups.book
 import sapo_node.groups.wire
 import sapo_node.ingest.validator
-import sapo_node.net.in_memory
 from sapo_node.groups.wire import Wire
 
 REMEMBERED = 20_000
@@ -32,13 +32,19 @@ def _all(*contents: Hashable) -> Hashable:
     return contents
 
 
+def _signed(message: Any) -> Hashable:
+    """All fields of a gossip message, which has one topic."""
+    return message.topics[0], message.data, message.author, message.seqno, message.signature, message.key
+
+
 def _envelope_and_bodies(opened: Any, _header: Any, bodies: Hashable) -> Hashable:
     """Without the header: the envelope holds it."""
     return opened.envelope, bodies
 
 
 _PURE: tuple[tuple[Any, str, Key], ...] = (
-    (sapo_node.net.in_memory, "message_id", _all),
+    (sapo_node.gossip.machine, "message_id", _all),
+    (sapo_node.gossip.machine, "is_strictly_signed", _signed),
     (sapo_node.ingest.validator, "match_bodies", _envelope_and_bodies),
     (sapo_node.groups.wire, "match_bodies", _envelope_and_bodies),
     (sapo_node.groups.book, "encode_message", _all),

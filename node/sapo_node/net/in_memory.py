@@ -1,4 +1,4 @@
-"""An in-memory swarm with delay, loss and partitions, for tests and simulations.
+"""An in-memory swarm with delay, loss and partitions, for tests and simulations. Its nodes run the gossip machine.
 
 Time is trio's clock, so a `trio.testing.MockClock` with autojump runs it as fast as the nodes compute. With one seed,
 the same messages are lost and delayed in every run, in whatever order trio runs its tasks: each directed link draws
@@ -6,22 +6,25 @@ from its own generator, every delay is above zero, and each node handles its arr
 sequence).
 """
 
-import heapq
 import random
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_node.gossip.seen import Seen, message_id
+from sapo_node.gossip.actions import Action, Ask, Disconnect, Joined
+from sapo_node.gossip.machine import Machine
+from sapo_node.gossip.rpc import Rpc, decode
+from sapo_node.gossip.seen import Seen
+from sapo_node.gossip.signing import Author
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.net.interface import (
     Admit,
     AskFailed,
     Channel,
     KnownPeer,
-    NetworkNotice,
     Notify,
     NotRunningError,
     PeerConnected,
@@ -29,24 +32,13 @@ from sapo_node.net.interface import (
     PeerInfo,
     Requests,
 )
+from sapo_node.net.memory_gossip import Agenda, Call, Link, LinkQuality, MemoryGossip, connect, hang_up
+from sapo_node.storage.keys import Identity
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
-
-@dataclass(frozen=True, slots=True)
-class LinkQuality:
-    """The quality of every link: a delay in seconds, uniform in [shortest, longest], and a loss probability."""
-
-    shortest: float = 0.01
-    longest: float = 0.05
-    loss: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.shortest <= self.longest:
-            raise ValueError("a link delays by more than zero seconds, and `shortest` is at most `longest`")
-        if not 0.0 <= self.loss <= 1.0:
-            raise ValueError("loss is a probability")
+HEARTBEAT_SECONDS = 1.0
 
 
 class MemoryHub:
@@ -60,19 +52,20 @@ class MemoryHub:
         degree: int | None = None,
         star: bool = False,
     ) -> None:
-        """Links each node to all earlier ones, with `degree` to so many of them, with `star` only to the first."""
+        """Each node dials all earlier ones, with `degree` so many of them, with `star` only the first."""
         self.quality = quality or LinkQuality()
         self._seed = seed
         self._degree = degree
         self._star = star
         self._nodes: dict[str, MemoryNetwork] = {}
-        self._links: dict[tuple[str, str], random.Random] = {}
-        self._neighbours: dict[str, list[str]] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+        self._neighbours: dict[str, dict[str, bool]] = {}
+        """By node: its neighbours, each with True if the node dials it."""
         self._side: dict[str, int] = {}
 
     def join(
         self,
-        peer_id: str,
+        identity: Identity,
         channels: Mapping[str, Channel],
         *,
         requests: Requests | None = None,
@@ -81,44 +74,61 @@ class MemoryHub:
     ) -> "MemoryNetwork":
         """The network of a new node with its `channels` by topic.
 
-        Draws its links now. The node is reachable while its `run` runs. A second join under one peer id replaces the
+        Draws its links now. The node is reachable while its `run` runs. A second join under one key replaces the
         stopped node and keeps its links.
         """
+        peer_id = identity.peer_id
         known = self._nodes.get(peer_id)
         if known is not None and known.running:
             raise ValueError(f"{peer_id} is already running")
-        node = MemoryNetwork(self, peer_id, channels, requests=requests, admit=admit, notify=notify)
+        node = MemoryNetwork(
+            self,
+            peer_id,
+            channels,
+            author=Author(identity.public_key, identity.sign, 0),
+            rng=self._rng("gossip", peer_id),
+            requests=requests,
+            admit=admit,
+            notify=notify,
+        )
         if known is None:
             others = list(self._nodes)  # in the order of joining
             if self._star:
                 others = others[:1]
             elif self._degree is not None and len(others) > self._degree:
-                others = random.Random(f"{self._seed}/{peer_id}").sample(others, self._degree)  # noqa: S311 - simulation
-            self._neighbours[peer_id] = others
+                others = self._rng(peer_id).sample(others, self._degree)
+            self._neighbours[peer_id] = dict.fromkeys(others, True)
             for other in others:
-                self._neighbours[other].append(peer_id)
+                self._neighbours[other][peer_id] = False
                 for link in ((peer_id, other), (other, peer_id)):
-                    self._links[link] = random.Random(f"{self._seed}/{link[0]}/{link[1]}")  # noqa: S311 - simulation
+                    self._links[link] = Link(self.quality, self._rng(*link))
         self._nodes[peer_id] = node
         return node
+
+    def _rng(self, *names: str) -> random.Random:
+        return random.Random("/".join([str(self._seed), *names]))  # noqa: S311 - simulation
 
     def partition(self, *sides: Collection[str]) -> None:
         """Let messages pass only within each side. Nodes that no side names form one more side."""
         self._side = {peer_id: number for number, side in enumerate(sides, start=1) for peer_id in side}
-        self.refresh()
+        for peer_id in self._nodes:
+            self.refresh(peer_id)
 
     def heal(self) -> None:
         """Undo `partition`. Lost messages stay lost, as in gossip."""
         self.partition()
 
-    def refresh(self) -> None:
-        """Report to every node which peers it reaches now. Call it after an `admit` has changed its answer."""
-        for node in sorted(self._nodes.values(), key=lambda node: node.peer_id):
-            node.refresh()
-
-    def reachable(self, peer_id: str) -> list[str]:
-        """The running nodes linked with this one, on its side, where both admit each other; sorted."""
-        return sorted(other for other in self._neighbours[peer_id] if self.open(peer_id, other))
+    def refresh(self, peer_id: str) -> None:
+        """Connect a node with its neighbours on its side, where both run and admit each other, and with no others."""
+        here = self._nodes[peer_id]
+        for other, dials in self._neighbours[peer_id].items():
+            there = self._nodes[other]
+            if self.open(peer_id, other) == here.is_linked(other):
+                continue
+            if here.is_linked(other):
+                hang_up(here, there)
+            else:
+                connect(*((here, there) if dials else (there, here)))
 
     def open(self, source: str, target: str) -> bool:
         """Return whether a message can pass from source to target now."""
@@ -131,17 +141,13 @@ class MemoryHub:
             and there.admits(source)
         )
 
-    def followed_by(self, peer_id: str) -> frozenset[str]:
-        """The topics that a node follows."""
-        return self._nodes[peer_id].followed
-
     async def ask(self, source: str, target: str, request: bytes) -> bytes:
         """Carry a request and its answer, each with the delay and loss of any message."""
-        for link in ((source, target), (target, source)):
-            rng = self._links.get(link)
-            if rng is None or not self.open(*link):
+        for ends in ((source, target), (target, source)):
+            link = self._links.get(ends)
+            if link is None or not self.open(*ends):
                 raise AskFailed(f"{target} cannot be reached")
-            delay, lost = rng.uniform(self.quality.shortest, self.quality.longest), rng.random() < self.quality.loss
+            delay, lost = link.delay(), link.loses()
             await trio.sleep(delay)
             if lost:
                 raise AskFailed(f"{target} did not answer a request")
@@ -150,21 +156,24 @@ class MemoryHub:
             raise AskFailed(f"{target} refused a request")
         return answer
 
-    def carry(self, source: str, topic: str, data: bytes, targets: Sequence[str]) -> None:
-        """Send a message to the `targets` that follow its topic. Each link draws from its own generator."""
-        key = message_id(topic.encode(), data)
-        for target in targets:
-            if topic not in self._nodes[target].followed:
-                continue
-            rng = self._links[source, target]
-            # Both draws always happen, so that a lost message does not shift the delays of later ones.
-            delay = rng.uniform(self.quality.shortest, self.quality.longest)
-            if rng.random() >= self.quality.loss:
-                self._nodes[target].arrive(trio.current_time() + delay, source, topic, data, key)
+    def carry(self, source: str, target: str, stream: int, frame: bytes) -> None:
+        """Send an RPC to a connected node. A lossy link loses messages; all else that an RPC holds arrives."""
+        link, there = self._links[source, target], self._nodes[target]
+        if self.quality.loss:
+            rpc = decode(frame)
+            kept = [message for message in rpc.publish if not link.loses()]
+            rpc.ClearField("publish")
+            rpc.publish.extend(kept)
+            frame = rpc.SerializeToString()
+        there.expect(source, stream, frame, link.arrival(trio.current_time()))
+
+    def hang_up(self, one: str, other: str) -> None:
+        """End the connection of two nodes. A later `refresh` connects them again, if both still admit each other."""
+        hang_up(self._nodes[one], self._nodes[other])
 
 
-class MemoryNetwork:
-    """One node's `Network` over a `MemoryHub`. It sends each content that its node accepts once to all peers."""
+class MemoryNetwork(MemoryGossip):
+    """One node's `Network` over a `MemoryHub`."""
 
     def __init__(
         self,
@@ -172,103 +181,137 @@ class MemoryNetwork:
         peer_id: str,
         channels: Mapping[str, Channel],
         *,
+        author: Author,
+        rng: random.Random,
         requests: Requests | None,
         admit: Admit,
         notify: Notify,
     ) -> None:
+        limits = {topic.encode(): channel.max_bytes for topic, channel in channels.items()}
+        super().__init__(peer_id, Machine(author, limits, seen=Seen(), rng=rng))
         self.peer_id = peer_id
         self.addresses: tuple[str, ...] = ()
         self.running = False
         self._hub = hub
+        self._author = author
+        self._rng = rng
         self._channels = channels
-        self._seen = Seen()
         self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
-        self.followed = frozenset(channels)
+        self._followed = frozenset(channels)
         self._requests = requests
         self._admit = admit
         self._notify = notify
-        self._connected: dict[str, float] = {}
-        # (time of arrival, sender, sequence, ...): a total order, so that every run breaks ties in the same way.
-        self._arrivals: list[tuple[float, str, int, str, bytes, bytes]] = []
-        self._sequence = 0
+        self._members: dict[str, float] = {}
+        """The peers that follow a topic, each with the time at which it named the first."""
+        self._agenda = Agenda()
+        self._asked: deque[tuple[Ask, Callable[[Verdict], None]]] = deque()
         self._news = trio.Event()
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         self.running = True
         self.addresses = (f"/memory/{self.peer_id}/p2p/{self.peer_id}",)
+        self._follow()
+        self.after(self._rng.uniform(0.0, HEARTBEAT_SECONDS), self._beat)
         try:
-            self._hub.refresh()
+            self._hub.refresh(self.peer_id)
             task_status.started()
             while True:
-                await self._wait_for_arrival()
-                _, sender, _, topic, key, data = heapq.heappop(self._arrivals)
-                await self._take(sender, topic, key, data)
+                await self._wait()
+                self._agenda.pop()()
+                while self._asked:
+                    await self._answer(*self._asked.popleft())
         finally:
             self.running = False
-            self._arrivals.clear()
-            self._hub.refresh()
+            self._hub.refresh(self.peer_id)
 
-    async def _wait_for_arrival(self) -> None:
-        while (deadline := self._next_arrival()) > trio.current_time():
+    async def _wait(self) -> None:
+        """Wait until a call is due."""
+        while (due := self._agenda.next) > trio.current_time():
             self._news = trio.Event()
-            with trio.move_on_at(deadline):
+            with trio.move_on_at(due):
                 await self._news.wait()
 
-    def _next_arrival(self) -> float:
-        """The time of the next arrival. Drops copies of contents that the node was asked about since they were sent."""
-        while self._arrivals:
-            when, _, _, _, key, _ = self._arrivals[0]
-            if not self._seen.knows(key, when):
-                return when
-            heapq.heappop(self._arrivals)
-        return float("inf")
+    def _beat(self) -> None:
+        self._hub.refresh(self.peer_id)  # also dials the peers that this node hung up on
+        self.perform(self.machine.heartbeat(self.now()))
+        self.after(HEARTBEAT_SECONDS, self._beat)
 
-    async def _take(self, sender: str, topic: str, key: bytes, data: bytes) -> None:
-        if not self._hub.open(sender, self.peer_id) or self._seen.knows(key, trio.current_time()):
-            return
-        self._seen.ask(key, trio.current_time())
-        verdict = Verdict.BUSY
-        try:
-            verdict = await self._channels[topic].ask(sender, data)
-        finally:
-            self._seen.settle(key, verdict, trio.current_time())
-        if verdict is Verdict.ACCEPT:
-            targets = [peer for peer in self._hub.reachable(self.peer_id) if peer != sender]
-            self._hub.carry(self.peer_id, topic, data, targets)
+    # The driver.
 
-    def arrive(self, when: float, sender: str, topic: str, data: bytes, key: bytes) -> None:
-        """Called by the hub: a message with the id `key` will arrive at `when`."""
-        self._sequence += 1
-        if topic not in self._channels or self._seen.knows(key, when):
-            return  # it would be dropped on arrival, as most copies in a flood are
-        heapq.heappush(self._arrivals, (when, sender, self._sequence, topic, key, data))
-        if self._arrivals[0][0] == when:
+    def now(self) -> float:
+        return trio.current_time()
+
+    def after(self, seconds: float, call: Call) -> None:
+        self._at(self.now() + seconds, call)
+
+    def _at(self, when: float, call: Call, origin: str = "") -> None:
+        self._agenda.add(when, call, origin)
+        if self._agenda.next == when:
             self._news.set()
 
-    def admits(self, peer_id: str) -> bool:
-        return self._admit(peer_id)
+    def carry(self, peer: str, stream: int, frame: bytes) -> None:
+        self._hub.carry(self.peer_id, peer, stream, frame)
 
-    def refresh(self) -> None:
-        """Called by the hub: report which peers connected and which are gone."""
-        now = self._hub.reachable(self.peer_id)
-        notices: list[NetworkNotice] = [PeerGone(peer) for peer in sorted(set(self._connected) - set(now))]
-        notices += [PeerConnected(peer) for peer in now if peer not in self._connected]
-        self._connected = {peer: self._connected.get(peer, trio.current_time()) for peer in now}
-        for notice in notices:
-            self._notify(notice)
+    def expect(self, source: str, stream: int, frame: bytes, when: float) -> None:
+        """Called by the hub: an RPC will arrive at `when`."""
+        self._at(when, partial(self._receive, source, stream, frame), source)
+
+    def _receive(self, source: str, stream: int, frame: bytes) -> None:
+        if self.is_linked(source) and not self.admits(source):
+            self._hub.hang_up(self.peer_id, source)
+        self.arrive(source, stream, frame)
+
+    def judge(self, ask: Ask, decide: Callable[[Verdict], None]) -> None:
+        self._asked.append((ask, decide))
+
+    async def _answer(self, ask: Ask, decide: Callable[[Verdict], None]) -> None:
+        verdict = Verdict.BUSY
+        try:
+            if self.admits(ask.peer):
+                verdict = await self._channels[ask.topic.decode()].ask(ask.peer, ask.data)
+        finally:
+            decide(verdict)
+
+    def report(self, action: Action) -> None:
+        match action:
+            case Disconnect(peer):
+                if self.is_linked(peer):
+                    self._hub.hang_up(self.peer_id, peer)
+            case Joined(peer):
+                self._members[peer] = self.now()
+                self._notify(PeerConnected(peer))
+
+    def lose(self, peer: str) -> None:
+        super().lose(peer)
+        if self._members.pop(peer, None) is not None:
+            self._notify(PeerGone(peer))
+
+    # The node.
+
+    def is_linked(self, peer_id: str) -> bool:
+        """Return whether a peer is connected."""
+        return peer_id in self._streams
+
+    def admits(self, peer_id: str) -> bool:
+        """Return whether a peer may be connected: the node admits it, and it did not flood lately."""
+        return self._admit(peer_id) and not self.machine.refuses(peer_id, self.now())
 
     async def publish(self, topic: str, data: bytes) -> None:
         self._channels[topic].require_fits(data)
-        self._seen.settle(message_id(topic.encode(), data), Verdict.ACCEPT, trio.current_time())
         if not self.running:
             raise NotRunningError("the network does not run: start it before publishing")
-        self._hub.carry(self.peer_id, topic, data, self._hub.reachable(self.peer_id))
+        self.perform(self.machine.publish(topic.encode(), data, self.now()))
         await trio.lowlevel.checkpoint()
 
     async def follow(self, topics: Collection[str]) -> None:
         """Follow these topics. Connections do not change: links are drawn when a node joins."""
-        self.followed = frozenset(topics) | self._shared
+        self._followed = frozenset(topics) | self._shared
+        if self.running:
+            self._follow()
         await trio.lowlevel.checkpoint()
+
+    def _follow(self) -> None:
+        self.perform(self.machine.follow([topic.encode() for topic in self._followed], self.now()))
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         return await self._hub.ask(self.peer_id, peer_id, request)
@@ -281,23 +324,26 @@ class MemoryNetwork:
         return await self._requests.answer(peer_id, request) if self._requests else None
 
     def send(self, topic: str, data: bytes, targets: Collection[str]) -> None:
-        """Send any bytes to the reachable peers in `targets`, as a malicious peer can."""
-        self._hub.carry(self.peer_id, topic, data, [peer for peer in self.reachable() if peer in targets])
+        """Send any bytes to the connected peers in `targets`, as a malicious peer can."""
+        frame = Rpc(publish=[self._author.signed(topic.encode(), data)]).SerializeToString()
+        for peer in self.reachable():
+            if peer in targets:
+                self.carry(peer, self._streams[peer], frame)
 
     def reachable(self) -> list[str]:
-        """The peers that this one reaches now, sorted."""
-        return self._hub.reachable(self.peer_id)
+        """The connected peers, sorted."""
+        return sorted(self._streams)
 
     def peers(self) -> tuple[PeerInfo, ...]:
         return tuple(
             PeerInfo(
                 peer,
                 (f"/memory/{peer}/p2p/{peer}",),
-                outbound=self.peer_id < peer,
+                outbound=self.machine.peers[peer].outbound,
                 connected_at=since,
-                follows=self._hub.followed_by(peer),
+                follows=frozenset(topic.decode() for topic in self.machine.peers[peer].follows),
             )
-            for peer, since in sorted(self._connected.items())
+            for peer, since in sorted(self._members.items())
         )
 
     def answered(self) -> tuple[KnownPeer, ...]:
@@ -307,5 +353,5 @@ class MemoryNetwork:
     async def disconnect(self, peer_id: str, why: str) -> None:
         """A peer stays connected if the node still admits it, because links have no state of their own."""
         del peer_id, why
-        self._hub.refresh()
+        self._hub.refresh(self.peer_id)
         await trio.lowlevel.checkpoint()

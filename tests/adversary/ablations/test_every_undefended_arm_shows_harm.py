@@ -563,7 +563,7 @@ def bears_any_flood(world, node, _friend):
 def streams_have_no_end(world, node, _friend):
     mallory = Mallory(world)
     world.dial(mallory, node)
-    return all(mallory.open(node.name) for _ in range(2 * GOSSIP_STREAMS))
+    return all(mallory.open(node) for _ in range(2 * GOSSIP_STREAMS))
 
 
 async def frame_never_ends(node, link):

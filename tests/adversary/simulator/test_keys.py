@@ -14,7 +14,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import Band
 from sapo_adversary.simulator.crowd import hub_of
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
-from sapo_adversary.simulator.swarm import FIRST_EPOCH, manifest_of
+from sapo_adversary.simulator.swarm import FIRST_EPOCH, identity_of, manifest_of
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.net.interface import Channel
 from sapo_node.processes.clock import TrioClock
@@ -46,7 +46,7 @@ def heard(band, seconds):
         clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
         hub = hub_of(simulation)
         topics = dict.fromkeys(rollouts_topics(manifest), Channel(take, manifest.max_message_bytes))
-        listener = hub.join("listener", topics, admit=lambda _: True, notify=lambda _: None)
+        listener = hub.join(identity_of(simulation, 0), topics, admit=lambda _: True, notify=lambda _: None)
         attackers = Band(simulation, 0, manifest, scorer=SharedScorer(), hub=hub, clock=clock, crowd=None)
         async with trio.open_nursery() as nursery:
             await nursery.start(listener.run)

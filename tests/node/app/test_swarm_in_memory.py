@@ -29,8 +29,9 @@ from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FILTERS, GroupReport, Ready, Refusal, RequestError, Sampled
 from sapo_node.groups.record import NotDrawn, State, Unusable, VerifiedGroup
 from sapo_node.ingest import shards
-from sapo_node.net.in_memory import LinkQuality, MemoryHub
+from sapo_node.net.in_memory import MemoryHub
 from sapo_node.net.interface import Channel, NotRunningError
+from sapo_node.net.memory_gossip import LinkQuality
 from sapo_node.observability.overview import overview
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed
@@ -90,7 +91,7 @@ class Peer:
             on_fatal=self._stop,
         )
         self.network = hub.join(
-            self.node.peer_id,
+            self.node.swarm.identity,
             self.node.channels,
             requests=self.node.requests(lambda: self.network.peers()),  # noqa: PLW0108 - there is none yet
             admit=self.node.admits,
@@ -438,7 +439,7 @@ async def polluting(manifest, hub, number):
 
     topic = rollouts_topic(manifest, 0)
     channels = {topic: Channel(handle, manifest.max_message_bytes)}
-    network = hub.join(who.peer_id, channels, admit=lambda _: True, notify=lambda _: None)
+    network = hub.join(who, channels, admit=lambda _: True, notify=lambda _: None)
     clock = TrioClock(10 * manifest.epoch_seconds)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
@@ -635,37 +636,40 @@ async def test_a_copied_key_stops_the_copy_and_nobody_is_banned(fast, autojump_c
     assert witness.state(original.id) is not PeerState.BANNED
 
 
-async def equivocating(author, hub, name):
+async def equivocating(author, hub, who):
     """A peer that tells each of its two neighbours another story of its first round."""
-    network = hub.join(name, {}, admit=lambda _: True, notify=lambda _: None)
+    network = hub.join(who, {}, admit=lambda _: True, notify=lambda _: None)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
         await trio.sleep(1)
-        for neighbour in hub.reachable(name):
+        for neighbour in network.reachable():
             message = author.message(epoch=10, text=f"for {neighbour}")
-            hub.carry(name, rollouts_topic(author.manifest, 0), message, [neighbour])
+            network.send(rollouts_topic(author.manifest, 0), message, [neighbour])
         await trio.sleep_forever()
 
 
 async def test_an_equivocator_is_banned_by_nodes_that_never_met_it(fast, author, autojump_clock):
     hub = MemoryHub(degree=2)
     peers = [Peer(number, fast, hub) for number in range(1, 9)]
-    bad = identity(9).peer_id
-    author = replace(author, key=identity(9).key, manifest=fast)
+    bad = identity(9)
+    author = replace(author, key=bad.key, manifest=fast)
     await play(peers, 10, lambda: equivocating(author, hub, bad))
-    assert [peer.state(bad) for peer in peers] == [PeerState.BANNED] * 8
+    assert [peer.state(bad.peer_id) for peer in peers] == [PeerState.BANNED] * 8
     assert all(peer.state(other.id) is not PeerState.BANNED for peer in peers for other in peers)
 
 
 async def test_what_a_connected_peer_signed_is_charged_to_its_own_link_whoever_brings_it(fast, author, autojump_clock):
     hub = MemoryHub()
-    peer, issuer, neighbour = Peer(1, fast, hub), identity(9), identity(8).peer_id
+    peer, issuer = Peer(1, fast, hub), identity(9)
     author = replace(author, key=issuer.key, manifest=fast)
-    others = [hub.join(name, {}, admit=lambda _: True, notify=lambda _: None) for name in (issuer.peer_id, neighbour)]
+    topic = rollouts_topic(fast, 0)
+    channels = {topic: peer.node.channels[topic]}
+    others = [hub.join(who, channels, admit=lambda _: True, notify=lambda _: None) for who in (issuer, identity(8))]
     async with trio.open_nursery() as nursery:
         for network in (peer.network, *others):
             await nursery.start(network.run)
-        hub.carry(neighbour, rollouts_topic(fast, 0), author.message(epoch=10), [peer.id])
+        await trio.sleep(1)
+        others[1].send(topic, author.message(epoch=10), [peer.id])
         await trio.sleep(1)
         links = peer.database.rows("SELECT link FROM arrived")
         nursery.cancel_scope.cancel()
@@ -684,7 +688,7 @@ async def bridging(here, there, topic):
         return {topic: Channel(handle, 1_000_000)}
 
     for number, hub in enumerate((here, there)):
-        networks.append(hub.join("bridge", carrier(number), admit=lambda _: True, notify=lambda _: None))
+        networks.append(hub.join(identity(7), carrier(number), admit=lambda _: True, notify=lambda _: None))
     async with trio.open_nursery() as nursery:
         for network in networks:
             await nursery.start(network.run)

@@ -85,14 +85,14 @@ def test_who_keeps_several_streams_waiting_is_refused_and_who_keeps_one_may_come
     patient = Attacker(world, 201)
     world.dial(patient, node)
     for _ in range(3):
-        siege.mallory.open(node.name)
+        siege.mallory.open(node)
     for peer in (siege.mallory, patient):
         node.perform(node.machine.unfinished(peer.name, world.now))
     assert [node.refuses(peer) for peer in (siege.mallory, patient)] == [True, False]
 
 
 def test_a_peer_has_four_streams_at_most(siege):
-    opened = [siege.mallory.open(siege.node.name) for _ in range(5)]
+    opened = [siege.mallory.open(siege.node) for _ in range(5)]
     assert opened == [True, True, True, False, False]
 
 

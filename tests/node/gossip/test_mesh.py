@@ -283,7 +283,7 @@ def test_a_graft_that_was_lost_with_a_stream_is_sent_on_the_next():
     topic = other.machine.topics[TOPIC]
     topic.mesh.clear()
     topic.keep_out(one.name, BACK_OFF_SLACK - 1.0, world.now)  # so that no heartbeat of its own takes us in
-    one.close(other.name)
-    one.open(other.name)
+    one.close(other)
+    one.open(other)
     world.run(1)
     assert topic.mesh == {one.name}

@@ -215,11 +215,11 @@ def test_messages_that_are_too_large_for_one_rpc_together_are_sent_in_an_rpc_eac
 def test_what_was_lost_with_a_stream_is_sent_on_the_next(world):
     one, other = world.nodes_of(2)
     world.mesh_of([one, other])
-    one.close(other.name)
+    one.close(other)
     one.publish(b"m")
     world.run(0.5)
     assert other.heard == []
-    one.open(other.name)
+    one.open(other)
     world.run(0.5)
     assert other.heard == [b"m"]
 
@@ -257,7 +257,7 @@ def test_a_message_that_was_sent_on_a_lost_stream_is_sent_again_on_the_next_in_t
     world.dial(mallory, node)
     mallory.subscribe(node)
     world.run(0.15)
-    node.close(mallory.name)
-    node.open(mallory.name)
+    node.close(mallory)
+    node.open(mallory)
     world.run(0.2)
     assert [message.data for message in mallory.published] == [b"m", b"m"]

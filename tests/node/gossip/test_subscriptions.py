@@ -20,7 +20,7 @@ def met(**settings):
 
 def test_the_stream_that_began_last_counts_until_it_ends():
     world, node, peer = met()
-    peer.open(node.name)
+    peer.open(node)
     old, new = 0, 1
     peer.subscribe(node, TOPICS[0], stream=old)
     world.run(1)
@@ -42,7 +42,7 @@ def test_a_peer_whose_last_stream_ended_follows_what_it_followed_until_it_is_gon
     world.run(1)
     node.ended(peer.name, peer.streams[node.name][0])
     assert shards(node, peer) == {1}
-    peer.open(node.name)
+    peer.open(node)
     assert shards(node, peer) == {1}
     world.hang_up(peer, node)
     assert not any(topic.followers or topic.mesh for topic in node.machine.topics.values())
@@ -98,8 +98,8 @@ def test_topics_that_change_while_there_is_no_stream_are_told_on_the_next():
     world = World()
     one, two = world.nodes_of(2, topics=TOPICS)
     world.mesh_of([one, two])
-    one.close(two.name)
+    one.close(two)
     one.follow(TOPICS[3])
-    one.open(two.name)
+    one.open(two)
     world.run(1)
     assert shards(two, one) == {3}

@@ -47,13 +47,13 @@ def test_after_any_losses_nodes_know_what_each_follows_and_hear_each_other(seed)
     follows = {node.name: set(TOPICS) for node in nodes}
 
     def lose_stream(node, other):
-        if other.name in node._streams:
-            node.close(other.name)
+        if node.has_stream_to(other):
+            node.close(other)
             world.at(world.rng.uniform(0, 2), lambda: other.name in node.machine.peers and reopen(node, other))
 
     def reopen(node, other):
-        if other.name not in node._streams:
-            node.open(other.name)
+        if not node.has_stream_to(other):
+            node.open(other)
 
     def lose_connection(node, other):
         world.hang_up(node, other)

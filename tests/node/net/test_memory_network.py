@@ -1,14 +1,17 @@
 """The in-memory network: the same rules as the real one, with delay, loss and partitions to order."""
 
+import hashlib
 from dataclasses import dataclass, field
 
 import pytest
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trio.testing import MockClock
 
+from sapo_node.gossip.recent import OFFERED_BEATS
 from sapo_node.gossip.seen import IGNORED_SECONDS
 from sapo_node.gossip.verdict import Verdict
-from sapo_node.net.in_memory import LinkQuality, MemoryHub, MemoryNetwork
+from sapo_node.net.in_memory import MemoryHub, MemoryNetwork
 from sapo_node.net.interface import (
     Channel,
     MessageTooLargeError,
@@ -17,8 +20,18 @@ from sapo_node.net.interface import (
     PeerConnected,
     PeerGone,
 )
+from sapo_node.net.memory_gossip import LinkQuality
+from sapo_node.storage.keys import Identity
 
 TOPIC, LIMIT = "rollouts", 10
+
+
+def identity(name: str) -> Identity:
+    return Identity(Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest()))
+
+
+def id_of(name: str) -> str:
+    return identity(name).peer_id
 
 
 @dataclass
@@ -36,9 +49,9 @@ class Node:
 
     def __post_init__(self) -> None:
         self.network = self.hub.join(
-            self.name,
+            identity(self.name),
             {TOPIC: Channel(self.handle, LIMIT)},
-            admit=lambda peer: peer not in self.banned,
+            admit=lambda peer: peer not in map(id_of, self.banned),
             notify=self.notices.append,
         )
 
@@ -56,8 +69,10 @@ class Node:
 
 
 async def start(nursery: trio.Nursery, *nodes: Node) -> None:
+    """Start nodes, and wait until each knows what the others follow."""
     for node in nodes:
         await nursery.start(node.network.run)
+    await trio.sleep(10)
 
 
 def line(hub: MemoryHub, verdict: Verdict) -> tuple[Node, Node, Node]:
@@ -134,9 +149,9 @@ async def test_a_partition_stops_messages_until_it_heals(nursery: trio.Nursery, 
     hub = MemoryHub()
     one, two = Node("one", hub), Node("two", hub)
     await start(nursery, one, two)
-    hub.partition(["one"], ["two"])
+    hub.partition([id_of("one")], [id_of("two")])
     await one.publish(b"lost")
-    await trio.sleep(1)
+    await trio.sleep(OFFERED_BEATS + 1)
     hub.heal()
     await one.publish(b"heard")
     await trio.sleep(1)
@@ -147,10 +162,11 @@ async def test_a_partition_is_noticed_by_both_sides(nursery: trio.Nursery, autoj
     hub = MemoryHub()
     one, two = Node("one", hub), Node("two", hub)
     await start(nursery, one, two)
-    hub.partition(["one"])
+    hub.partition([id_of("one")])
     hub.heal()
-    assert one.notices == [PeerConnected("two"), PeerGone("two"), PeerConnected("two")]
-    assert two.notices == [PeerConnected("one"), PeerGone("one"), PeerConnected("one")]
+    await trio.sleep(1)
+    for node, other in ((one, id_of("two")), (two, id_of("one"))):
+        assert node.notices == [PeerConnected(other), PeerGone(other), PeerConnected(other)]
 
 
 async def test_a_peer_no_longer_admitted_is_cut_off(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
@@ -172,7 +188,7 @@ async def test_a_handler_that_fails_is_an_ignore(nursery: trio.Nursery, autojump
         raise ValueError("a fault of the node")
 
     middle.network = hub.join(
-        "middle", {TOPIC: Channel(fail, LIMIT)}, admit=lambda _: True, notify=middle.notices.append
+        identity("middle"), {TOPIC: Channel(fail, LIMIT)}, admit=lambda _: True, notify=middle.notices.append
     )
     await start(nursery, left, middle, right)
     await left.publish(b"m")
@@ -194,7 +210,7 @@ async def test_a_node_that_returns_is_found_again(nursery: trio.Nursery, autojum
     assert two.heard == [b"m"]
 
 
-async def test_a_message_above_the_limit_is_refused(nursery: trio.Nursery) -> None:
+async def test_a_message_above_the_limit_is_refused(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     one = Node("one", MemoryHub())
     await start(nursery, one)
     with pytest.raises(MessageTooLargeError):

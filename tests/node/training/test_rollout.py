@@ -80,7 +80,7 @@ class Member:
             contributor=self.answerer if contributes else None,
             on_fatal=lambda error: None,
         )
-        self.network = hub.join(self.id, self.node.channels, admit=self.node.admits, notify=self.node.notice)
+        self.network = hub.join(identity, self.node.channels, admit=self.node.admits, notify=self.node.notice)
 
     @property
     def id(self):

@@ -41,7 +41,6 @@ class Loopback:
         self._restarts = simulation.restarts
         self._defences = defences
         self._recommended: tuple[str, ...] = ()
-        self._seeds = {each.peer_id: each.seed for each in identities}
         self._network_id = manifest.network_id.hex()
         self._bootstraps = {
             each.peer_id: tuple(self.address_of(other.peer_id) for other in _earlier(simulation, identities, number))
@@ -72,7 +71,7 @@ class Loopback:
 
     def join(
         self,
-        peer_id: str,
+        identity: Identity,
         channels: Mapping[str, Channel],
         *,
         admit: Admit,
@@ -80,8 +79,9 @@ class Loopback:
         requests: Requests | None,
     ) -> HonestNetwork:
         """The network of an honest node. Its bootstrap addresses are fixed."""
+        peer_id = identity.peer_id
         settings = NetworkSettings(
-            seed=self._seeds[peer_id],
+            seed=identity.seed,
             network_id=self._network_id,
             listen=(self.address_of(peer_id).rpartition("/p2p/")[0],),
             bootstrap=(*self._bootstraps[peer_id], *self._recommended),
