@@ -3,7 +3,7 @@
     python -m research.fetching --peers 100 --stalling 0.25 --seed 1
 
 All peers are real nodes without a learner, on a network in memory and virtual time. In a round of ROUND_SECONDS each
-publishes an envelope of GROUPS groups, and draws TURNS turns. A stalling peer forwards gossip, and keeps each request
+publishes an envelope of GROUPS groups, and draws turns. A stalling peer forwards gossip, and keeps each request
 for bodies open until the asker gives up. It draws nothing. Its own bodies are not counted, since no other peer has
 them.
 
@@ -16,7 +16,7 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import quantiles
@@ -37,7 +37,7 @@ from sapo_node.groups.book import Turn
 from sapo_node.groups.wire import WIRE
 from sapo_node.ingest.fetch import FETCH_SECONDS
 from sapo_node.net.in_memory import MemoryHub
-from sapo_node.net.interface import PeerInfo
+from sapo_node.net.interface import Channel, PeerInfo
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -58,13 +58,22 @@ from sapo_protocol import (
 )
 
 ROUND_SECONDS, ROUNDS = 30.0, 5
-GROUPS, TURNS = 4, 2
-"""Groups of an envelope, and envelopes whose groups a node draws in a round."""
-TEXT_BYTES = 1_000
-"""Bytes of a completion: a message with its bodies has some 32 kB."""
+GROUPS = 4
+"""Groups of an envelope."""
 DEGREE = 6
 """Links that a joining peer makes, so that peers have twice as many on average."""
 STALL_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What each node of a swarm sends and draws."""
+
+    turns: int = 2
+    """Envelopes whose groups a node draws in a round."""
+    text_bytes: int = 1_000
+    """Bytes of a completion: a message with its bodies has some 32 kB."""
+    rounds: int = ROUNDS
 
 
 @dataclass(slots=True)
@@ -81,12 +90,17 @@ class Peer:
     """One node of the swarm."""
 
     def __init__(
-        self, rng: random.Random, manifest: Manifest, hub: MemoryHub, scorer: SharedScorer, parts: Parts
+        self,
+        rng: random.Random,
+        manifest: Manifest,
+        hub: MemoryHub,
+        scorer: SharedScorer,
+        parts: Parts,
     ) -> None:
         identity = Identity(Ed25519PrivateKey.from_private_bytes(rng.randbytes(32)))
         clock = TrioClock(10 * manifest.epoch_seconds)
         database = Database(None, SCHEMA)
-        self.manifest, self.rng, self.stalls = manifest, rng, False
+        self.manifest, self.rng, self.load, self.stalls = manifest, rng, Load(), False
         self.key = Key(identity.public_key, identity.sign)
         self.kit = Kit(manifest, [self.key], scorer.solve, rng)
         self.node = build_node(
@@ -101,18 +115,22 @@ class Peer:
         )
         self._requests = self.node.requests(self._peers)
         self.network = hub.join(
-            self.node.peer_id,
-            self.node.channels,
+            identity,
+            self.channels(),
             requests=replace(self._requests, answer=self._answer_or_stall),
             admit=self.node.admits,
             notify=self.node.notice,
         )
 
+    def channels(self) -> Mapping[str, Channel]:
+        """The channels of the node."""
+        return self.node.channels
+
     def _peers(self) -> Sequence[PeerInfo]:
         return self.network.peers()
 
     async def _answer_or_stall(self, peer: str, data: bytes) -> bytes | None:
-        if self.stalls and _is_for_bodies(data):
+        if self.stalls and is_for_bodies(data):
             await trio.sleep(STALL_SECONDS)
             return None
         return await self._requests.answer(peer, data)
@@ -120,10 +138,10 @@ class Peer:
     async def play(self, figures: Figures, stalling: frozenset[str]) -> None:
         """Publish an envelope and draw turns in each round."""
         await trio.sleep(self.rng.uniform(0, ROUND_SECONDS))
-        for _ in range(ROUNDS):
+        for _ in range(self.load.rounds):
             await self._publish()
             if not self.stalls:
-                for _ in range(TURNS):
+                for _ in range(self.load.turns):
                     self._draw(figures, stalling)
             await trio.sleep(ROUND_SECONDS)
 
@@ -136,11 +154,16 @@ class Peer:
         rollout = open_message(message, self.manifest)
         self.node.message_store.put(rollout)
         bare = encode_message(rollout.opened.envelope, (None,) * GROUPS)
-        await self.network.publish(topic_of(self.manifest, self.key.issuer, epoch), bare)
+        await self.publish(topic_of(self.manifest, self.key.issuer, epoch), bare)
+
+    async def publish(self, topic: str, message: bytes) -> None:
+        """Publish a message."""
+        await self.network.publish(topic, message)
 
     def _group(self, epoch: int, counter: int, k: int) -> Group:
         task = self.kit.task(self.key, epoch, counter, k)
-        texts = [self.rng.randbytes(TEXT_BYTES // 2).hex() + text for text in self.kit.answers(task, self.kit.half)]
+        count = self.load.text_bytes // 2
+        texts = [self.rng.randbytes(count).hex() + text for text in self.kit.answers(task, self.kit.half)]
         return self.kit.group(task, texts, self.kit.half)
 
     def _draw(self, figures: Figures, stalling: frozenset[str]) -> None:
@@ -162,7 +185,8 @@ def _fail(error: LocalError) -> None:
     raise error
 
 
-def _is_for_bodies(data: bytes) -> bool:
+def is_for_bodies(data: bytes) -> bool:
+    """Return whether a request wants bodies."""
     request = decode_request(data)
     return isinstance(request, GetRequest) and any(each.bodies for each in request.want)
 
@@ -174,7 +198,7 @@ class CountingHub(MemoryHub):
 
     async def ask(self, source: str, target: str, request: bytes) -> bytes:
         """Carry a request and its answer."""
-        if not _is_for_bodies(request):
+        if not is_for_bodies(request):
             return await super().ask(source, target, request)
         self.figures.requests += 1
         answer = await super().ask(source, target, request)
@@ -206,13 +230,14 @@ async def play(peers: int, stalling: float, seed: int, parts: Parts) -> dict[str
         "peers": peers,
         "stalling": stalling,
         "seed": seed,
-        **_summary(figures.turns),
+        **summary_of(figures.turns),
         "requests_a_minute": round(60 * figures.requests / peers / seconds, 1),
         "answers_kb_a_second": round(figures.bytes / 1_000 / peers / seconds, 2),
     }
 
 
-def _summary(turns: Sequence[tuple[float, int, int]]) -> dict[str, Any]:
+def summary_of(turns: Sequence[tuple[float, int, int]]) -> dict[str, Any]:
+    """The share of groups whose bodies came in time, their number, and the seconds that turns waited."""
     counts: Counter[str] = Counter()
     for took, missing, came in turns:
         counts["groups"] += missing

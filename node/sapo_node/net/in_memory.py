@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
 HEARTBEAT_SECONDS = 1.0
+REDIAL_SECONDS = 10.0
+"""Seconds after which nodes connect again at the latest, once both admit each other."""
 
 
 class MemoryHub:
@@ -213,7 +215,7 @@ class MemoryNetwork(MemoryGossip):
         self._follow()
         self.after(self._rng.uniform(0.0, HEARTBEAT_SECONDS), self._beat)
         try:
-            self._hub.refresh(self.peer_id)
+            self._redial()
             task_status.started()
             while True:
                 await self._wait()
@@ -232,9 +234,12 @@ class MemoryNetwork(MemoryGossip):
                 await self._news.wait()
 
     def _beat(self) -> None:
-        self._hub.refresh(self.peer_id)  # also dials the peers that this node hung up on
         self.perform(self.machine.heartbeat(self.now()))
         self.after(HEARTBEAT_SECONDS, self._beat)
+
+    def _redial(self) -> None:
+        self._hub.refresh(self.peer_id)
+        self.after(REDIAL_SECONDS, self._redial)
 
     # The driver.
 
