@@ -5,13 +5,18 @@ import random
 from dataclasses import replace
 
 import pytest
+import trio
 from click.testing import CliRunner
+from trio.testing import MockClock
 
+from research.fetching import Load
+from research.gossip_cost import played
 from research.gossip_cost.__main__ import gossip_cost
 from research.gossip_cost.company import parted
 from research.gossip_cost.cost import Swarm, measure
 from research.gossip_cost.overlay import Peer, overlay
 from research.gossip_cost.spread import Wire, send
+from sapo_node.app.node import PARTS
 from sapo_node.gossip.mesh import DIALLED, HIGH, LOW
 from sapo_node.ingest.shards import MESSAGES_PER_SECOND
 from sapo_node.net.dialer import ENOUGH as DIALS
@@ -137,3 +142,15 @@ def test_a_node_that_fetches_receives_a_twelfth_of_what_whole_messages_bring():
 def test_the_hops_of_a_message_are_those_of_its_first_copy():
     line = [Peer(connected={1}, mesh={1}), Peer(connected={0, 2}, mesh={0, 2}), Peer(connected={1}, mesh={1})]
     assert send(line, 0, 1_000, Wire(loss=0.0), random.Random(2)).hops == 1.5
+
+
+@pytest.mark.slow
+def test_a_played_swarm_receives_what_its_bodies_weigh_and_as_many_copies_as_its_meshes_send():
+    small, large = (
+        trio.run(played.play, 12, Load(2, size, 1), 1, PARTS, clock=MockClock(autojump_threshold=0))
+        for size in (60, 1_000)
+    )
+    assert small["came"] == large["came"] == 1.0
+    assert large["by_kind"]["bodies"] > 5 * small["by_kind"]["bodies"]
+    assert large["by_kind"]["messages"] == pytest.approx(small["by_kind"]["messages"], rel=0.1)
+    assert 1 < large["copies"] < HIGH

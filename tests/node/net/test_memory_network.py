@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from sapo_node.gossip.recent import OFFERED_BEATS
 from sapo_node.gossip.seen import IGNORED_SECONDS
 from sapo_node.gossip.verdict import Verdict
-from sapo_node.net.in_memory import MemoryHub, MemoryNetwork
+from sapo_node.net.in_memory import REDIAL_SECONDS, MemoryHub, MemoryNetwork
 from sapo_node.net.interface import (
     Channel,
     MessageTooLargeError,
@@ -256,3 +256,34 @@ def test_another_seed_gives_another_history() -> None:
 def test_an_impossible_link_is_refused(quality: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"link|loss"):
         LinkQuality(**quality)
+
+
+async def test_a_lossy_link_loses_messages_and_nothing_else(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub(quality=LinkQuality(loss=1.0))
+    one, two = Node("one", hub), Node("two", hub)
+    await start(nursery, one, two)
+    await one.publish(b"m")
+    await trio.sleep(1)
+    assert two.heard == []
+    assert [peer.follows for peer in one.network.peers()] == [{TOPIC}]
+
+
+async def test_sent_bytes_reach_the_targets_alone(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub()
+    liar, *others = (Node(name, hub, Verdict.IGNORE) for name in ("liar", "one", "two"))
+    await start(nursery, liar, *others)
+    liar.network.send(TOPIC, b"for one", [id_of("one")])
+    await trio.sleep(1)
+    assert [node.heard for node in others] == [[b"for one"], []]
+
+
+async def test_a_node_that_broke_the_rules_of_gossip_is_cut_off_and_connected_again(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    hub = MemoryHub()
+    liar, node = Node("liar", hub), Node("node", hub)
+    await start(nursery, liar, node)
+    node.network.perform(node.network.machine.broken(id_of("liar"), "no RPC"))
+    gone = node.network.peers()
+    await trio.sleep(REDIAL_SECONDS + 1)
+    assert (gone, [peer.peer_id for peer in node.network.peers()]) == ((), [id_of("liar")])
