@@ -505,7 +505,8 @@ def gossip_cost() -> str:
             "all" if each["interval"] == 1 else f"1 of {each['interval']}",
             f"{each['messages_per_second']:.1f}",
         )
-        costs = (f"{each['bytes_per_second'] / 1e3:,.0f}", f"{each['cpu']:.0%}")
+        received = each["bytes_per_second"] + each["offer_bytes_per_second"]
+        costs = (f"{received / 1e3:,.0f}", f"{each['cpu']:.0%}")
         waits = ("never" if late is None else f"{late:.1f} s", "" if company is None else f"{company:.0f} s")
         rows.append((*counts, *costs, *waits))
     return table((*head, "99 % have it after", "99 % have company after"), rows)

@@ -109,7 +109,7 @@ def _table(found: list[dict[str, Any]]) -> Table:
             f"1/{each['interval']}",
             f"{each['messages_per_second']:.1f}",
             f"{each['copies']:.1f}",
-            f"{each['bytes_per_second'] / 1e3:,.0f}",
+            f"{(each['bytes_per_second'] + each['offer_bytes_per_second']) / 1e3:,.0f}",
             f"{each['cpu']:.0%}",
             "never" if each["seconds_to_99"] is None else f"{each['seconds_to_99']:.1f} s",
             "" if each["seconds_to_company"] is None else f"{each['seconds_to_company']:.0f} s",
