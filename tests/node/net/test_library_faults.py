@@ -7,6 +7,7 @@ that its death is seen and not shared; ours is one node that all attacks meet in
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -25,6 +26,8 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from multiaddr import Multiaddr
 
+from sapo_node.net.host import TrackedTcp
+from sapo_node.net.yamux import BoundedMuxer, BoundedYamux
 from stock_libp2p import stock_host
 
 if TYPE_CHECKING:
@@ -359,3 +362,10 @@ async def test_nothing_is_kept_of_a_peer_that_left(pair: "tuple[Probe, Probe]", 
     await until(lambda: not node.network.peers())
     assert identity not in kept
     assert identity not in host.get_network().auto_connector._recent_disconnects
+
+
+@pytest.mark.parametrize("ours", [TrackedTcp, BoundedMuxer, BoundedYamux])
+def test_no_private_method_of_the_library_is_overridden(ours: type) -> None:
+    """The library may rename one in any release."""
+    private = {name for name, made in vars(ours).items() if callable(made) and re.match("_[^_]", name)}
+    assert private & {name for base in ours.__mro__[1:] for name in vars(base)} == set()
