@@ -104,6 +104,25 @@ async def test_offers_that_the_node_refuses_keep_it_from_meeting_nobody(
     nursery.cancel_scope.cancel()
 
 
+async def test_relays_that_never_answer_keep_the_node_from_meeting_nobody_for_long(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    libp2p_host = Libp2pHost()
+    punching = HolePunching(libp2p_host, Node())
+    nursery.start_soon(punching.run)
+    await trio.sleep(0.1)
+    punching._relays |= {RELAY: "9.9.9.9", FRIEND: "9.9.9.9"}
+    for number in range(3, 3 + 2 * hole_punch.AT_ONCE):
+        punching.meet(RELAY, str(key(number)))
+        await trio.sleep(0.1)
+    assert libp2p_host.asked == [RELAY] * hole_punch.AT_ONCE
+    await trio.sleep(hole_punch.MEETING_SECONDS)
+    punching.meet(FRIEND, str(key(99)))
+    await trio.sleep(0.1)
+    assert libp2p_host.asked[-1] == FRIEND
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_third_machine_that_a_peer_names_is_dialled_few_times(autojump_clock: MockClock) -> None:
     node = Node()
     punching = HolePunching(Libp2pHost(), node)
