@@ -120,6 +120,7 @@ def _swarm(half: float, nodes: Nodes, cpu: Sequence[Sequence[float]]) -> dict[st
     spent = _spent(cpu)
     reached = rounds_to(reward, half)
     last = [node["heldout"][-1] for node in nodes]
+    rounds = [node["rounds"] for node in nodes]
     return {
         "cumulative": round(sum(sum(node["rounds"]["reward"]) for node in nodes), 3),
         "heldout_start": round(fmean(node["heldout"][0]["pass_at_1"] for node in nodes), 4),
@@ -129,6 +130,7 @@ def _swarm(half: float, nodes: Nodes, cpu: Sequence[Sequence[float]]) -> dict[st
             task: round(fmean(each["per_task"][task] for each in last), 4) for task in last[0]["per_task"]
         },
         **({"heldout_averaged": round(fmean(each["averaged"] for each in last), 4)} if "averaged" in last[0] else {}),
+        "informative": round(fmean(sum(each["informative"]) / sum(each["local"]) for each in rounds), 4),
         "generated_tokens": sum(node["rounds"]["generated_tokens"][-1] for node in nodes),
         "trained_tokens": sum(each["tokens"] for node in nodes for each in node["trained"].values()),
         "external_tokens": sum(

@@ -201,6 +201,7 @@ def summary(tmp_path):
 def test_a_summary_adds_up_what_the_nodes_earned(summary):
     figures = summary["arms"]["b"]
     assert figures["cumulative"] == [pytest.approx(3 * (15 * 0.2 + 15 * 0.5))] * 2
+    assert figures["informative"] == [0.125] * 2
     assert figures["generated_tokens"] == [3 * 3000] * 2
     assert figures["external_tokens"] == [30] * 2
     assert figures["rounds_to_half"] == [19, 19]
