@@ -61,7 +61,7 @@ TRANSFERS = (1.0, 0.5)
 EXPLORATION = 0.1
 """Share of the groups whose level an adaptive node draws at random."""
 COUNTERS = 8
-"""Counters that a node looks at for each round: `math-easy` lets an untrusted peer advance 150 in an epoch of 600 s, in
+"""Counters that a node looks at for each round: `math-easy` lets an untrusted peer advance 300 in an epoch of 600 s, in
 which SmolLM2 plays about 18 rounds on two cores."""
 CALIBRATION_SEEDS = 400
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
