@@ -105,6 +105,17 @@ TRIED = (
     ("`auto` in place of 4/4, SmolLM2, filters", "smollm2_swarm", "4/4, all filters", "4/auto, all filters"),
 )
 """Label, summary, arm as nodes are, arm with what was tried."""
+LOOKAHEAD = (
+    ("weak: packaged policy", "lookahead_experiment", "next counter, model seed", "best of 8, model seed"),
+    (
+        "strong: the same after local GRPO",
+        "lookahead_experiment",
+        "next counter, model strong",
+        "best of 8, model strong",
+    ),
+    ("SmolLM2, 16 rounds", "lookahead_smollm2_experiment", "next counter", "best of 8"),
+)
+"""Label, summary, arm as nodes are, arm that looks ahead."""
 POISONS = (
     *("poison-text-adaptive", "poison-gibberish-adaptive", "poison-trigger-adaptive", "poison-math-adaptive"),
     *("poison-drift-adaptive", "poison-length-adaptive", "poison-slip"),
@@ -481,6 +492,24 @@ def curriculum() -> str:
     return table(head, rows, left=(0,))
 
 
+def lookahead() -> str:
+    """What it does to a node to choose the best of the next counters: means over seeds, and paired differences."""
+    lines = []
+    for label, name, plain, chosen in LOOKAHEAD:
+        summary = load(name)
+        both = [summary["arms"][arm] for arm in (plain, chosen)]
+        cells = [str(len(summary["seeds"]))]
+        for figure in ("informative", "heldout_final", "cpu_seconds"):
+            by_arm = [each[figure] for each in both]
+            form = ".0f" if figure == "cpu_seconds" else ".3f"
+            cells.append(" → ".join(_mean(each, form) for each in by_arm))
+            if figure == "heldout_final":
+                cells.append(_interval([after - before for before, after in zip(*by_arm, strict=True)], "+.3f"))
+        lines.append((label, *cells, _played_by(name)))
+    head = ("node", "seeds", "informative groups", "pass@1 at the end", "difference", "CPU-seconds", "experiment")
+    return table(head, lines, left=(0, 6))
+
+
 def summaries() -> str:
     """Every kept summary with its command and the commit that played it, by date."""
     by_date: dict[str, list[str]] = {}
@@ -555,6 +584,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "learner": learner,
     "math-verify": math_verify,
     "curriculum": curriculum,
+    "lookahead": lookahead,
     "summaries": summaries,
     "gossip_cost": gossip_cost,
     "soak": soak,
