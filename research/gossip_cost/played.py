@@ -141,7 +141,6 @@ async def play(peers: int, load: Load, seed: int, parts: Parts) -> dict[str, Any
         "copies": round(received.copies / len(delays), 2),
         "seconds_to_half": round(delays[len(delays) // 2], 2),
         "seconds_to_99": round(delays[int(0.99 * len(delays))], 2),
-        "links": round(sum(len(each.network.reachable()) for each in swarm) / peers, 1),
         **summary_of(figures.turns),
     }
 

@@ -356,7 +356,7 @@ class MemoryNetwork(MemoryGossip):
         return ()
 
     async def disconnect(self, peer_id: str, why: str) -> None:
-        """A peer stays connected if the node still admits it, because links have no state of their own."""
+        """End the connection if the node no longer admits the peer."""
         del peer_id, why
         self._hub.refresh(self.peer_id)
         await trio.lowlevel.checkpoint()
