@@ -541,6 +541,25 @@ def gossip_cost() -> str:
     return table((*head, "99 % have it after", "99 % have company after"), rows)
 
 
+def played_gossip() -> str:
+    """What each node of played swarms received, in kB/s."""
+    kinds = ("messages", "control", "bodies", "pulls")
+    rows = [
+        (
+            f"{each['peers']:,}",
+            f"{each['text_bytes']:,} bytes",
+            f"{each['bytes_per_second'] / 1e3:.1f}",
+            *(f"{each['by_kind'][kind] / 1e3:.1f}" for kind in kinds),
+            f"{each['copies']:.1f}",
+            f"{each['seconds_to_99']:.2f} s",
+            f"{each['came']:.1%}",
+        )
+        for each in load("played_gossip")["swarms"]
+    ]
+    head = ("peers", "a completion", "kB/s", *kinds, "copies", "99 % have it after", "bodies within 15 s")
+    return table(head, rows)
+
+
 def soak() -> str:
     """What the processes of the two nodes that no fault was done to hold, and how they grow."""
     head = ("node", "process", "memory, MiB", "growth, MiB/h", "open files", "growth, files/h")
@@ -587,6 +606,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "lookahead": lookahead,
     "summaries": summaries,
     "gossip_cost": gossip_cost,
+    "played_gossip": played_gossip,
     "soak": soak,
     "faults": faults,
 }
