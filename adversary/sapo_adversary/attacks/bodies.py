@@ -13,25 +13,23 @@ class Withholding(Attack):
 
     Each envelope is flawless and claims the greatest advantage. Attackers forward the envelopes of others, and have no
     bodies of theirs. With `seconds`, each request waits that long, so that the node that asks cannot ask another.
-    With `served`, that share of the peers gets what the attackers signed.
     """
 
     id = "withholding"
     layer = "resource"
 
-    def __init__(self, kit: Kit, *, seconds: float = 0.0, served: float = 0.0) -> None:
+    def __init__(self, kit: Kit, *, seconds: float = 0.0) -> None:
         super().__init__(kit)
         self.answer_seconds = seconds
-        self._served = served
-        self._serves: dict[str, bool] = {}
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """A flawless round."""
         return self.round(key, epoch, self.kit.honest)
 
     def serves(self, peer: str) -> bool:
-        """Give bodies to the same peers always."""
-        return self._serves.setdefault(peer, self.kit.rng.random() < self._served)
+        """Give nobody a body."""
+        del peer
+        return False
 
 
 class AskingStorm(Attack):

@@ -20,7 +20,7 @@ from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import task_name
 from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.groups.wire import WIRE, Wire
-from sapo_node.ingest.fetch import HEDGE_SECONDS, Fetcher
+from sapo_node.ingest.fetch import Fetcher
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
@@ -183,8 +183,8 @@ def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
 
 
 AHEAD = 4
-"""Turns of a tier that wait for their bodies at one time, as long as they come within HEDGE_SECONDS."""
-WAIT_SECONDS = 5.0
+"""Turns of a tier that wait for their bodies at one time, until the round has waited for WAIT_SECONDS."""
+WAIT_SECONDS = 1.0
 """The longest time for which a round waits for bodies. Bodies that come later are verified in the next round."""
 
 
@@ -230,13 +230,12 @@ class VerificationScheduler:
     async def _next(self, tier: Tier, deadline: float) -> Turn | None:
         """The next turn of a tier that waits for no bodies. Peers on probation come last.
 
-        At most AHEAD turns wait for bodies, so that few are fetched in vain. If they take longer than HEDGE_SECONDS, or
-        at the `deadline`, the node draws on: a peer that withholds bodies must not stop the turns of others.
+        At most AHEAD turns wait for bodies, so that few are fetched in vain. At the `deadline` the node draws on: a
+        peer that withholds bodies must not stop the turns of others.
         """
         fetched = self._fetched[tier]
-        is_late = False
         while not fetched.ready:
-            is_late = is_late or trio.current_time() >= deadline
+            is_late = trio.current_time() >= deadline
             if fetched.waiting < (constants.VERIFICATIONS_PER_ROUND if is_late else AHEAD):
                 turn = self._book.draw(tier, last=self._is_on_probation)
                 turn = turn and self._verifier.spare(turn)
@@ -248,9 +247,8 @@ class VerificationScheduler:
                     continue
             if is_late or not fetched.waiting:
                 return None
-            with trio.move_on_at(min(deadline, trio.current_time() + HEDGE_SECONDS)) as patience:
+            with trio.move_on_at(deadline):
                 await fetched.changed.wait()
-            is_late = patience.cancelled_caught
         return fetched.ready.popleft()
 
     async def _verify(self, turn: Turn) -> int:
