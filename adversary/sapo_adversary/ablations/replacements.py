@@ -190,18 +190,17 @@ class AnswersWithoutEnd(Responder):
 class WaitsForBodies(VerificationScheduler):
     """Waits for the bodies of a turn before it draws the next."""
 
+    def draw_ahead(self, wanted: int) -> None:
+        del wanted
+
     async def _next(self, tier: Tier, deadline: float) -> Turn | None:
         del deadline
         fetched = self._fetched[tier]
-        turn = self._book.draw(tier, last=self._is_on_probation)
-        turn = turn and self._verifier.spare(turn)
-        if turn and turn.missing:
-            fetched.waiting += 1
-            self._fetcher.begin(turn, fetched.add)
-            while not fetched.ready:
-                await fetched.changed.wait()
-            return fetched.ready.popleft()
-        return turn
+        if not self._draw(tier):
+            return None
+        while not fetched.ready:
+            await fetched.changed.wait()
+        return fetched.ready.popleft()
 
 
 class BelievesClaims(Verifier):

@@ -215,6 +215,7 @@ class Rounds:
     async def play(self, slot: Slot, *, share: bool) -> RoundReport:
         """Play the round of a reserved counter; without `share` the node trains on it and does not publish it."""
         watch = _Stopwatch(self._on_phase)
+        self._scheduler.draw_ahead(self._external.wanted)
         with watch.phase("generate"):
             local = await self._contribution.generate(slot, self._external.split().local)
         informative = sum(any(group.advantages) for group in local)  # those with held-out prompts, too

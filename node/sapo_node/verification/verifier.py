@@ -20,7 +20,7 @@ from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import task_name
 from sapo_node.groups.record import Unusable, VerifiedGroup
 from sapo_node.groups.wire import WIRE, Wire
-from sapo_node.ingest.fetch import Fetcher
+from sapo_node.ingest.fetch import HEDGE_SECONDS, Fetcher
 from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, PeerState, Tier
@@ -183,7 +183,7 @@ def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
 
 
 AHEAD = 4
-"""Turns of a tier that wait for their bodies at one time, until the round has waited for WAIT_SECONDS."""
+"""Turns of a tier that wait for their bodies at one time, besides those that have waited longer than HEDGE_SECONDS."""
 WAIT_SECONDS = 1.0
 """The longest time for which a round waits for bodies. Bodies that come later are verified in the next round."""
 
@@ -192,15 +192,25 @@ WAIT_SECONDS = 1.0
 class _Fetched:
     """The turns of a tier whose bodies are fetched, or were."""
 
-    waiting: int = 0
+    begun: dict[bytes, float] = field(default_factory=dict)
+    """By envelope id: when the node began to wait for the bodies of a turn."""
     ready: deque[Turn] = field(default_factory=deque)
     changed: trio.Event = field(default_factory=trio.Event)
 
     def add(self, turn: Turn) -> None:
-        self.waiting -= 1
+        self.begun.pop(turn.rollout.opened.envelope_id, None)
         self.ready.append(turn)
         self.changed.set()
         self.changed = trio.Event()
+
+    def late_at(self) -> list[float]:
+        """When each turn that waits, and is not late yet, will be late; the first of them first."""
+        now = trio.current_time()
+        return [late for begun in self.begun.values() if (late := begun + HEDGE_SECONDS) > now]
+
+
+def _groups_to_score(turn: Turn) -> int:
+    return len(turn.groups) - len(turn.spared)
 
 
 class VerificationScheduler:
@@ -213,41 +223,72 @@ class VerificationScheduler:
         self._fetcher = fetcher
         self._fetched = {tier: _Fetched() for tier in Tier}
 
+    def draw_ahead(self, wanted: int) -> None:
+        """Draw as many turns as the next `verify_pending` will need, and begin to fetch their bodies.
+
+        A round calls this before it generates, so that it seldom waits for bodies afterwards.
+        """
+        have = self._on_offer()
+        for tier, fetched in self._fetched.items():
+            have[tier] += sum(map(_groups_to_score, fetched.ready))
+            while have[tier] < 2 * wanted and len(fetched.begun) < constants.VERIFICATIONS_PER_ROUND:
+                turn = self._draw(tier)
+                if turn is None:
+                    break
+                have[tier] += _groups_to_score(turn)
+
     async def verify_pending(self, wanted: int) -> None:
         """Verify until 2 * `wanted` groups of each tier are on offer, or each tier had VERIFICATIONS_PER_ROUND turns.
 
         A turn verifies one drawn rollout.
         """
         deadline = trio.current_time() + WAIT_SECONDS
-        have: Counter[Tier] = Counter()
-        for peer, count in self._book.per_peer().items():
-            have[self._ledger.tier(peer)] += count
+        have = self._on_offer()
         for _ in range(constants.VERIFICATIONS_PER_ROUND):
             for tier in Tier:
                 if have[tier] < 2 * wanted and (turn := await self._next(tier, deadline)):
                     have[tier] += await self._verify(turn)
 
-    async def _next(self, tier: Tier, deadline: float) -> Turn | None:
-        """The next turn of a tier that waits for no bodies. Peers on probation come last.
+    def _on_offer(self) -> Counter[Tier]:
+        """The number of verified groups on offer, by tier."""
+        have: Counter[Tier] = Counter()
+        for peer, count in self._book.per_peer().items():
+            have[self._ledger.tier(peer)] += count
+        return have
 
-        At most AHEAD turns wait for bodies, so that few are fetched in vain. At the `deadline` the node draws on: a
-        peer that withholds bodies must not stop the turns of others.
+    def _draw(self, tier: Tier) -> Turn | None:
+        """Draw a turn, and begin to fetch its missing bodies. Returns None if no rollout of this tier waits.
+
+        Peers on probation come last.
+        """
+        fetched = self._fetched[tier]
+        turn = self._book.draw(tier, last=self._is_on_probation)
+        if turn is None:
+            return None
+        turn = self._verifier.spare(turn)
+        if turn.missing:
+            fetched.begun[turn.rollout.opened.envelope_id] = trio.current_time()
+            self._fetcher.begin(turn, fetched.add)
+        else:
+            fetched.add(turn)
+        return turn
+
+    async def _next(self, tier: Tier, deadline: float) -> Turn | None:
+        """The next turn of a tier that waits for no bodies.
+
+        At most AHEAD turns wait for bodies, so that few are fetched in vain. Late turns do not count, and at the
+        `deadline` the node draws on: a peer that withholds bodies must not stop the turns of others.
         """
         fetched = self._fetched[tier]
         while not fetched.ready:
-            is_late = trio.current_time() >= deadline
-            if fetched.waiting < (constants.VERIFICATIONS_PER_ROUND if is_late else AHEAD):
-                turn = self._book.draw(tier, last=self._is_on_probation)
-                turn = turn and self._verifier.spare(turn)
-                if turn and not turn.missing:
-                    return turn
-                if turn:
-                    fetched.waiting += 1
-                    self._fetcher.begin(turn, fetched.add)
-                    continue
-            if is_late or not fetched.waiting:
+            late_at = fetched.late_at()
+            is_over = trio.current_time() >= deadline
+            has_room = (is_over or len(late_at) < AHEAD) and len(fetched.begun) < constants.VERIFICATIONS_PER_ROUND
+            if has_room and self._draw(tier):
+                continue
+            if is_over or not late_at:
                 return None
-            with trio.move_on_at(deadline):
+            with trio.move_on_at(min(deadline, late_at[0])):
                 await fetched.changed.wait()
         return fetched.ready.popleft()
 

@@ -351,9 +351,33 @@ async def test_bodies_that_come_after_a_round_are_verified_in_the_next(node, aut
     network.seconds[BRINGER] = verification.WAIT_SECONDS + 0.5
     await node.scheduler.verify_pending(4)
     assert node.book.per_peer() == {}
-    await trio.sleep(2)
+    await trio.sleep(verification.WAIT_SECONDS)
     await node.scheduler.verify_pending(4)
     assert node.book.per_peer() == {peer_id(node.author.issuer): 1}
+
+
+async def test_a_round_that_drew_ahead_waits_for_no_body_that_came_meanwhile(node, autojump_clock):
+    whole = await node.receives_envelope()
+    network = await node.is_connected(whole, BRINGER)
+    network.seconds[BRINGER] = 2.0
+    node.scheduler.draw_ahead(4)
+    await trio.sleep(network.seconds[BRINGER])
+    begun = trio.current_time()
+    await node.scheduler.verify_pending(4)
+    assert trio.current_time() == begun
+    assert node.book.per_peer() == {peer_id(node.author.issuer): 1}
+
+
+async def test_a_round_that_drew_ahead_waits_no_more_for_bodies_that_are_late(node, withheld, autojump_clock):
+    node.scheduler.draw_ahead(4)
+    await trio.sleep(fetch.HEDGE_SECONDS)
+    whole = round_of(replace(node.author, key=key_of(70)))
+    node.validator.ingest.begin_link(OTHERS[0])
+    await node.validator.verdict(message_of(whole), OTHERS[0])
+    begun = trio.current_time()
+    turn = await node.scheduler._next(Tier.STRANGER, begun + verification.WAIT_SECONDS)
+    assert trio.current_time() == begun
+    assert turn.rollout == whole
 
 
 # Requests that are passed on.
