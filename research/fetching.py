@@ -67,7 +67,7 @@ STALL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What each node of a swarm sends and draws."""
+    """The rollouts that each node of a swarm publishes and draws."""
 
     turns: int = 2
     """Envelopes whose groups a node draws in a round."""

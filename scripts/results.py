@@ -493,7 +493,7 @@ def curriculum() -> str:
 
 
 def lookahead() -> str:
-    """What it does to a node to choose the best of the next counters: means over seeds, and paired differences."""
+    """Nodes that play the best of the next counters beside nodes as they are: means, and paired differences."""
     lines = []
     for label, name, plain, chosen in LOOKAHEAD:
         summary = load(name)
@@ -542,7 +542,7 @@ def gossip_cost() -> str:
 
 
 def played_gossip() -> str:
-    """What each node of played swarms received, in kB/s."""
+    """The kB/s that each node of played swarms received."""
     kinds = ("messages", "control", "bodies", "pulls")
     rows = [
         (

@@ -48,7 +48,7 @@ SETTLING_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Received:
-    """What all nodes received since the counting began."""
+    """The bytes that all nodes received since the counting began."""
 
     since: float = float("inf")
     by_kind: Counter[str] = field(default_factory=Counter)

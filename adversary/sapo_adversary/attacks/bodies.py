@@ -17,6 +17,7 @@ class Withholding(Attack):
 
     id = "withholding"
     layer = "resource"
+    serves = False
 
     def __init__(self, kit: Kit, *, seconds: float = 0.0) -> None:
         super().__init__(kit)
@@ -26,17 +27,13 @@ class Withholding(Attack):
         """A flawless round."""
         return self.round(key, epoch, self.kit.honest)
 
-    def serves(self, peer: str) -> bool:
-        """Give nobody a body."""
-        del peer
-        return False
-
 
 class AskingStorm(Attack):
     """Requests for bodies without end make honest nodes send bytes, and pass on requests that come to nothing."""
 
     id = "asking-storm"
     layer = "resource"
+    serves = False
 
     def __init__(self, kit: Kit, *, times: int = 5) -> None:
         """At each turn a key sends each of its requests `times` times to each peer."""
@@ -57,13 +54,8 @@ class AskingStorm(Attack):
                 self._withheld = sealed.envelope_id
             yield packet
 
-    def serves(self, peer: str) -> bool:
-        """Give nobody a body, so that each peer that is asked asks others."""
-        del peer
-        return False
-
     def requests(self) -> Iterable[GetRequest]:
-        """All bodies of all envelopes heard of late, and those that nobody has."""
+        """Request all bodies of the envelopes heard last, and the bodies that nobody has."""
         groups = (1 << self.groups) - 1
         for _ in range(self._times):
             if self._heard:

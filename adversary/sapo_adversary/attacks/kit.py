@@ -218,6 +218,8 @@ class Attack(Threat):
 
     groups: ClassVar[int] = 4
     """Groups in a message. An honest node sends the same number at 4/4."""
+    serves: ClassVar[bool] = True
+    """Whether peers get the bodies that these keys signed, where bodies are fetched."""
     answer_seconds: float = 0.0
     """Seconds for which a request for bodies waits."""
 
@@ -230,11 +232,6 @@ class Attack(Threat):
     @abstractmethod
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """The packets that the key sends now. Called for each key in turn, at every step of the attack."""
-
-    def serves(self, peer: str) -> bool:
-        """Return whether a peer gets the bodies that it requests, where bodies are fetched."""
-        del peer
-        return True
 
     def requests(self) -> Iterable[GetRequest]:
         """The requests that a key sends now to each peer that it is linked with, where bodies are fetched."""

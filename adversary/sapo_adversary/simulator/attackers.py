@@ -93,13 +93,13 @@ class Band:
             self._attack.hear(data)
         return Verdict.ACCEPT
 
-    async def _answer(self, peer: str, data: bytes) -> bytes | None:
-        """Give a peer the messages that it requests and that these keys signed, as far as the attack serves it."""
+    async def _answer(self, _peer: str, data: bytes) -> bytes | None:
+        """Give a peer the messages that it requests and that these keys signed, if the attack serves bodies."""
         request = decode_request(data)
         if not isinstance(request, GetRequest):
             return None
         await trio.sleep(self._attack.answer_seconds)
-        found = map(self._message_store.message, request.want if self._attack.serves(peer) else ())
+        found = map(self._message_store.message, request.want if self._attack.serves else ())
         return encode_delivery([message for message in found if message is not None])
 
     async def play(self) -> None:

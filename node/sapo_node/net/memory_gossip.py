@@ -116,7 +116,7 @@ def hang_up(one: Peer, other: Peer) -> None:
 
 @dataclass(slots=True)
 class _Reading:
-    """What arrived on one stream of a peer."""
+    """The frames that arrived on one stream of a peer."""
 
     peer: str
     stream: int

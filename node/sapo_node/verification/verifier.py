@@ -204,7 +204,7 @@ class _Fetched:
         self.changed = trio.Event()
 
     def late_at(self) -> list[float]:
-        """When each turn that waits, and is not late yet, will be late; the first of them first."""
+        """The times at which the waiting turns that are not late yet will be late, in ascending order."""
         now = trio.current_time()
         return [late for begun in self.begun.values() if (late := begun + HEDGE_SECONDS) > now]
 
