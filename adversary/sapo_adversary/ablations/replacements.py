@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from sapo_adversary.attacks.identity import elsewhere
+from sapo_node.gossip.seen import RecentIds
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.advantage import local_advantages
 from sapo_node.groups.book import Book, Turn
@@ -165,17 +166,17 @@ class ForgetsBans(Ledger):
 class AsksOneSource(Fetcher):
     """Asks one peer for bodies, and no other if that one gives none."""
 
-    def _sources(self, rollout: Rollout, *, without: str = "") -> Sequence[str]:
-        return super()._sources(rollout, without=without)[:1]
+    def _sources(self, rollout: Rollout, *, most: int, without: str = "") -> Sequence[str]:
+        return super()._sources(rollout, most=min(most, 1), without=without)
 
 
 class PassesOnEach(Fetcher):
-    """Passes each request on, also while another for the same envelope waits."""
+    """Passes each request on, also while another for the same envelope waits, and after one that brought nothing."""
 
     async def pass_on(self, asker: str, wanted: InventoryItem, hops: int) -> None:
         """Pass a request on as if it were the only one."""
         alone = copy(self)
-        alone._passed_on = {}  # noqa: SLF001 - of this class
+        alone._passed_on, alone._in_vain = {}, RecentIds()  # noqa: SLF001 - of this class
         await Fetcher.pass_on(alone, asker, wanted, hops)
 
 

@@ -6,7 +6,11 @@ failed, and takes the first correct answer. It passes a request of a peer on in 
 
 A peer that gave nothing is asked after the others for LATE_SECONDS. A wrong answer is charged to the peer that sent it.
 A missing answer is charged to nobody: the peer may not have the body. So an issuer that withholds its bodies loses only
-its own turn (`Lottery.credit`).
+its own turn (`Lottery.credit`). Bodies that nobody gives must not multiply requests:
+
+- Nobody passes a request on if the node that makes it is connected with the issuer.
+- A request that was passed on and brought nothing is not passed on again for LATE_SECONDS.
+- After a turn for which no body came, the node asks HOP_SOURCES peers for the next bodies of that issuer.
 
     fetcher.begin(turn, done)                # a turn of this node; calls done(turn) with the bodies that came
     await fetcher.pass_on(peer, request)     # afterwards the message store has the bodies that came
@@ -51,12 +55,14 @@ HOP_SOURCES = 2
 """Peers to which the node passes a request on, at most: the second one HOP_SECONDS after the first."""
 HEDGE_SECONDS = 3.0
 """Seconds after which the node asks the next source as well."""
-ANSWER_SECONDS, HOP_SECONDS = 2.0, 1.0
+ANSWER_SECONDS, HOP_SECONDS = 5.0, 1.0
 """Seconds that a source has to answer, and those that it has beside them for each hop of the request (DUTY-13)."""
 FETCH_SECONDS = 15.0
 """Seconds for all sources of a turn together."""
 LATE_SECONDS = 60.0
 """Seconds for which the node asks a peer after all others if it gave nothing, or nothing within HEDGE_SECONDS."""
+WITHHELD_SECONDS = 600.0
+"""Seconds for which the node remembers that no body of an issuer came."""
 LINK_REQUESTS = 2
 """Open requests for bodies to one peer: one that answers late must not block the link."""
 _LINKS = 1_024
@@ -114,8 +120,12 @@ class Fetcher:
         self._links: Bounded[str, trio.Semaphore] = Bounded(_LINKS)
         self._late = RecentIds(_LINKS)
         """The peers that are asked after all others."""
+        self._withholding = RecentIds()
+        """The issuers of whose last drawn rollout no body came."""
         self._passed_on: dict[bytes, trio.Event] = {}
         """By envelope id, the end of a request that was passed on."""
+        self._in_vain = RecentIds()
+        """The requests that were passed on and brought nothing, by hops and envelope id."""
 
     async def run(self, network: ConnectedPeers) -> None:
         """Fetch until cancelled."""
@@ -133,6 +143,13 @@ class Fetcher:
         else:
             self._nursery.start_soon(self._bring, turn, done)
 
+    def expects(self, turn: Turn) -> bool:
+        """Return False if no body of the last drawn rollout of this issuer came.
+
+        The node asks HOP_SOURCES peers for its bodies, and no round waits for them.
+        """
+        return not self._withholding.has(turn.rollout.opened.issuer, trio.current_time())
+
     async def pass_on(self, asker: str, wanted: InventoryItem, hops: int) -> None:
         """Fetch bodies that a peer requested and that this node lacks. `hops` is that of the request, at least 1.
 
@@ -145,26 +162,35 @@ class Fetcher:
         if wanted.envelope_id in self._passed_on:
             await self._passed_on[wanted.envelope_id].wait()
             return
+        now = trio.current_time()
+        if any(self._in_vain.has(_passed(wanted, each), now) for each in range(hops, MAX_HOPS + 1)):
+            return
         rollout = open_message(bare, self._manifest)
         groups = (1 << len(rollout.bodies)) - 1
         fetch = _Fetch(rollout, wanted.bodies & groups & ~held)
         ended = self._passed_on[wanted.envelope_id] = trio.Event()
         try:
-            sources = self._sources(rollout, without=asker)[:HOP_SOURCES]
+            sources = self._sources(rollout, most=HOP_SOURCES, without=asker)
             await self._race(sources, fetch, hops=hops - 1, hedge=HOP_SECONDS)
         finally:
             del self._passed_on[wanted.envelope_id]
             ended.set()
+        if not any(fetch.bodies):
+            self._in_vain.add(_passed(wanted, hops), trio.current_time(), LATE_SECONDS)
         self._keep(fetch)
 
     async def _bring(self, turn: Turn, done: Callable[[Turn], None]) -> None:
         fetch = _Fetch(turn.rollout, turn.missing)
         fetch.add(self._message_store.held(turn.rollout.opened.envelope_id))
         try:
-            sources = self._sources(turn.rollout)[:SOURCES]
+            sources = self._sources(turn.rollout, most=SOURCES if self.expects(turn) else HOP_SOURCES)
             with trio.move_on_after(FETCH_SECONDS):
                 await self._race(sources, fetch, hops=MAX_HOPS, hedge=HEDGE_SECONDS)
         finally:
+            if any(fetch.bodies):
+                self._withholding.discard(turn.rollout.opened.issuer)
+            else:
+                self._withholding.add(turn.rollout.opened.issuer, trio.current_time(), WITHHELD_SECONDS)
             self._keep(fetch)
             done(self._complete(turn, fetch))
 
@@ -182,7 +208,12 @@ class Fetcher:
             self._message_store.put(replace(fetch.rollout, bodies=tuple(fetch.bodies)))
 
     async def _race(self, sources: Sequence[str], fetch: _Fetch, *, hops: int, hedge: float) -> None:
-        """Ask one source after another until no body is missing: the next when one has failed, or after `hedge` s."""
+        """Ask one source after another until no body is missing: the next when one has failed, or after `hedge` s.
+
+        If the issuer is connected, nobody passes the request on: it would only come to the issuer again.
+        """
+        if self._is_connected(peer_id(fetch.rollout.opened.issuer)):
+            hops = 0
         async with trio.open_nursery() as nursery:
 
             async def ask(source: str) -> None:
@@ -216,15 +247,22 @@ class Fetcher:
                 self._late.add(source.encode(), trio.current_time(), LATE_SECONDS)
             fetch.end_answer()
 
-    def _sources(self, rollout: Rollout, *, without: str = "") -> Sequence[str]:
-        """The connected peers that may have the bodies, the likeliest first; late peers and links in use come last."""
+    def _sources(self, rollout: Rollout, *, most: int, without: str = "") -> Sequence[str]:
+        """The connected peers to ask, `most` of them: the issuer, the bringer, and others of the topic.
+
+        Late peers and links in use come last, and are left out first, except the issuer.
+        """
         peers = self._network.peers() if self._network is not None else ()
         topic = topic_of(self._manifest, rollout.opened.issuer, rollout.header.epoch)
         others = [each.peer_id for each in peers if topic in each.follows]
-        first = (peer_id(rollout.opened.issuer), self._message_store.bringer(rollout.opened.envelope_id))
+        bringer = self._message_store.bringer(rollout.opened.envelope_id)
+        others = sorted((bringer, *self._rng.sample(others, len(others))), key=self._is_last)
         connected = {each.peer_id for each in peers} - {without}
-        sources = dict.fromkeys((*first, *self._rng.sample(others, len(others))))
-        return sorted(filter(connected.__contains__, sources), key=self._is_last)
+        sources = [each for each in dict.fromkeys((peer_id(rollout.opened.issuer), *others)) if each in connected]
+        return sorted(sources[:most], key=self._is_last)
+
+    def _is_connected(self, peer: str) -> bool:
+        return self._network is not None and any(each.peer_id == peer for each in self._network.peers())
 
     def _is_last(self, peer: str) -> bool:
         slots = self._links.get(peer)
@@ -234,3 +272,8 @@ class Fetcher:
         slots = self._links.get(peer) or trio.Semaphore(LINK_REQUESTS)
         self._links[peer] = slots
         return slots
+
+
+def _passed(wanted: InventoryItem, hops: int) -> bytes:
+    """The key of a request that was passed on. It has the hops: one with fewer must not stop one that goes farther."""
+    return bytes([hops]) + wanted.envelope_id

@@ -10,6 +10,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Protocol
 
 import trio
@@ -193,7 +194,7 @@ class _Fetched:
     """The turns of a tier whose bodies are fetched, or were."""
 
     begun: dict[bytes, float] = field(default_factory=dict)
-    """By envelope id: when the node began to wait for the bodies of a turn."""
+    """By envelope id: when the node began to wait for the bodies of a turn; `-inf` if it does not wait."""
     ready: deque[Turn] = field(default_factory=deque)
     changed: trio.Event = field(default_factory=trio.Event)
 
@@ -235,7 +236,7 @@ class VerificationScheduler:
                 turn = self._draw(tier)
                 if turn is None:
                     break
-                have[tier] += _groups_to_score(turn)
+                have[tier] += _groups_to_score(turn) if self._fetcher.expects(turn) else 0
 
     async def verify_pending(self, wanted: int) -> None:
         """Verify until 2 * `wanted` groups of each tier are on offer, or each tier had VERIFICATIONS_PER_ROUND turns.
@@ -267,7 +268,8 @@ class VerificationScheduler:
             return None
         turn = self._verifier.spare(turn)
         if turn.missing:
-            fetched.begun[turn.rollout.opened.envelope_id] = trio.current_time()
+            begun = trio.current_time() if self._fetcher.expects(turn) else -inf
+            fetched.begun[turn.rollout.opened.envelope_id] = begun
             self._fetcher.begin(turn, fetched.add)
         else:
             fetched.add(turn)

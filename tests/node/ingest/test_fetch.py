@@ -166,13 +166,17 @@ async def passing(node):
 @pytest.fixture
 async def withheld(node):
     """Eight links of which each has brought an envelope of its own whose body no peer gives."""
-    rounds = [round_of(replace(node.author, key=key_of(50 + number))) for number in range(8)]
+    rounds = [round_of(withholding(node, number)) for number in range(8)]
     for whole in rounds:
         node.validator.ingest.begin_link(peer_id(whole.opened.issuer))
         await node.validator.verdict(message_of(bare(whole)), peer_id(whole.opened.issuer))
     network = await node.is_connected(rounds[0], BRINGER)
     network.seconds[BRINGER] = 60
     return rounds
+
+
+def withholding(node, number):
+    return replace(node.author, key=key_of(50 + number))
 
 
 def key_of(number):
@@ -188,7 +192,30 @@ async def test_a_turn_gets_the_bodies_of_its_groups_from_the_issuer_if_it_is_con
     network = await node.is_connected(whole, *OTHERS, BRINGER, issuer)
     turn, _ = await node.draw_and_fetch()
     assert turn.rollout.bodies == whole.bodies
-    assert network.asked == [(issuer, MAX_HOPS)]
+    assert network.asked == [(issuer, 0)]
+
+
+async def test_nobody_passes_a_request_on_if_the_issuer_is_connected(node, autojump_clock):
+    whole = await node.receives_envelope()
+    network = await node.is_connected(whole, *OTHERS, BRINGER, peer_id(whole.opened.issuer))
+    network.says[peer_id(whole.opened.issuer)] = nothing
+    turn, _ = await node.draw_and_fetch()
+    assert turn.missing == 0
+    assert network.asked == [(peer_id(whole.opened.issuer), 0), (BRINGER, 0)]
+
+
+async def test_a_connected_issuer_that_was_late_is_asked_again_however_many_others_there_are(node, autojump_clock):
+    whole = await node.receives_envelope()
+    issuer = peer_id(whole.opened.issuer)
+    network = await node.is_connected(whole, *OTHERS, BRINGER, issuer)
+    network.says = dict.fromkeys((*OTHERS, BRINGER), nothing)
+    network.seconds[issuer] = fetch.HEDGE_SECONDS + 1
+    await node.draw_and_fetch()
+    network.seconds.clear()
+    network.whole = second = round_of(node.author, counter=1)
+    await node.validator.verdict(message_of(bare(second)), BRINGER)
+    turn, _ = await node.draw_and_fetch()
+    assert turn.missing == 0
 
 
 async def test_else_from_the_peer_that_brought_the_envelope(node, autojump_clock):
@@ -312,6 +339,28 @@ async def test_a_withheld_body_ends_its_turn_in_bounded_time_after_a_bounded_num
     assert len(network.asked) == fetch.SOURCES
 
 
+async def test_fewer_peers_are_asked_for_the_next_bodies_of_an_issuer_that_withholds(node, autojump_clock):
+    whole = await node.receives_envelope()
+    network = await node.is_connected(whole, BRINGER, *OTHERS)
+    network.says = dict.fromkeys((BRINGER, *OTHERS), nothing)
+    await node.draw_and_fetch()
+    network.asked.clear()
+    await node.validator.verdict(message_of(bare(round_of(node.author, counter=1))), BRINGER)
+    await node.draw_and_fetch()
+    assert len(network.asked) == fetch.HOP_SOURCES
+
+
+async def test_an_issuer_whose_bodies_come_again_no_longer_withholds(node, autojump_clock):
+    whole = await node.receives_envelope()
+    network = await node.is_connected(whole, BRINGER)
+    network.says[BRINGER] = nothing
+    turn, _ = await node.draw_and_fetch()
+    assert not node.fetcher.expects(turn)
+    network.says.clear()
+    turn, _ = await node.fetch(turn)
+    assert node.fetcher.expects(turn)
+
+
 async def test_one_peer_has_two_requests_for_bodies_at_a_time(node, autojump_clock):
     whole = round_of(node.author)
     network = await node.is_connected(whole, BRINGER)
@@ -335,6 +384,17 @@ async def test_a_round_waits_a_few_seconds_for_withheld_bodies_and_verifies_all_
     await node.scheduler.verify_pending(100)
     assert trio.current_time() - begun == pytest.approx(verification.WAIT_SECONDS)
     assert sum(node.book.per_peer().values()) == len(OTHERS)
+
+
+async def test_a_round_does_not_wait_for_issuers_that_withheld_before(node, withheld, autojump_clock):
+    await node.scheduler.verify_pending(100)
+    await trio.sleep(fetch.FETCH_SECONDS)
+    for number, whole in enumerate(withheld):
+        second = round_of(withholding(node, number), counter=1)
+        await node.validator.verdict(message_of(bare(second)), peer_id(whole.opened.issuer))
+    begun = trio.current_time()
+    await node.scheduler.verify_pending(100)
+    assert trio.current_time() == begun
 
 
 async def test_a_withheld_body_is_a_turn_without_a_group_and_no_offence(node, withheld, database, autojump_clock):
@@ -464,6 +524,24 @@ async def test_a_request_that_fails_is_passed_on_to_two_peers(node, passing, aut
     assert len(network.asked) == fetch.HOP_SOURCES
 
 
+async def test_a_request_that_brought_nothing_is_not_passed_on_again(node, passing, autojump_clock):
+    whole, network = passing
+    network.says[BRINGER] = nothing
+    await node.answer(wanting(whole, 4))
+    network.asked.clear()
+    await node.answer(wanting(whole, 4), OTHERS[0])
+    assert network.asked == []
+
+
+async def test_a_request_that_brought_nothing_does_not_stop_one_that_goes_farther(node, passing, autojump_clock):
+    whole, network = passing
+    network.says[BRINGER] = nothing
+    await node.answer(wanting(whole, 1))
+    network.asked.clear()
+    await node.answer(wanting(whole, 2), OTHERS[0])
+    assert network.asked != []
+
+
 async def test_a_peer_without_bytes_for_the_longest_message_makes_nobody_fetch(
     node, passing, autojump_clock, monkeypatch
 ):
@@ -476,10 +554,12 @@ async def test_a_peer_without_bytes_for_the_longest_message_makes_nobody_fetch(
 
 
 async def test_bytes_that_were_set_aside_for_an_answer_come_back(node, passing, autojump_clock):
-    whole, network = passing
+    _, network = passing
     network.says[BRINGER] = nothing
     requests = 2 * int(sync.BURST_BYTES // node.manifest.max_message_bytes)
-    for _ in range(requests):
+    for counter in range(1, requests + 1):
+        whole = round_of(node.author, counter=counter)
+        await node.validator.verdict(message_of(bare(whole)), BRINGER)
         await node.answer(wanting(whole, 1))
     assert len(network.asked) == requests
 
