@@ -1,14 +1,18 @@
 """Measures how many of the bodies that nodes draw come in time, while some peers answer no request for bodies.
 
     python -m research.fetching --peers 100 --stalling 0.25 --seed 1
+    python -m research.fetching --peers 40 --stalling 0 --watching 0.25
 
 All peers are real nodes without a learner, on a network in memory and virtual time. In a round of ROUND_SECONDS each
 publishes an envelope of GROUPS groups, and draws turns. A stalling peer forwards gossip, and keeps each request
 for bodies open until the asker gives up. It draws nothing. Its own bodies are not counted, since no other peer has
-them.
+them. A watching peer does as the others do, and notes who requests which bodies of it. Watching peers share their
+notes.
 
 Prints JSON: the share of the groups whose bodies came within FETCH_SECONDS, the number of these groups, the seconds
 that a turn waited, and for each node the requests for bodies in a minute and the bytes of their answers in a second.
+With watching peers also the share of the other peers' turns of which they know: of the turns that drew what watching
+peers signed, and of all others.
 """
 
 import argparse
@@ -83,7 +87,13 @@ class Figures:
     turns: list[tuple[float, int, int]] = field(default_factory=list)
     """Seconds, groups whose bodies were missing, and those that came."""
     requests: int = 0
-    bytes: int = 0
+    answered: int = 0
+    """Bytes of answers for bodies."""
+    watching: frozenset[str] = frozenset()
+    noted: set[tuple[str, bytes]] = field(default_factory=set)
+    """The peers and envelope ids of the requests that watching peers got."""
+    drawn: set[tuple[str, bytes, str]] = field(default_factory=set)
+    """The peers, envelope ids and issuers of turns whose bodies were missing."""
 
 
 class Peer:
@@ -171,6 +181,8 @@ class Peer:
         if turn is None:
             return
         begun, missing, issuer = trio.current_time(), turn.missing, peer_id(turn.rollout.opened.issuer)
+        if missing:
+            figures.drawn.add((self.node.peer_id, turn.rollout.opened.envelope_id, issuer))
 
         def done(fetched: Turn) -> None:
             came = (missing & ~fetched.missing).bit_count()
@@ -187,8 +199,13 @@ def _fail(error: LocalError) -> None:
 
 def is_for_bodies(data: bytes) -> bool:
     """Return whether a request wants bodies."""
+    return bool(bodies_wanted(data))
+
+
+def bodies_wanted(data: bytes) -> list[bytes]:
+    """Return the ids of the envelopes whose bodies a request wants."""
     request = decode_request(data)
-    return isinstance(request, GetRequest) and any(each.bodies for each in request.want)
+    return [each.envelope_id for each in request.want if each.bodies] if isinstance(request, GetRequest) else []
 
 
 class CountingHub(MemoryHub):
@@ -201,12 +218,14 @@ class CountingHub(MemoryHub):
         if not is_for_bodies(request):
             return await super().ask(source, target, request)
         self.figures.requests += 1
+        if target in self.figures.watching:
+            self.figures.noted.update((source, each) for each in bodies_wanted(request))
         answer = await super().ask(source, target, request)
-        self.figures.bytes += len(answer)
+        self.figures.answered += len(answer)
         return answer
 
 
-async def play(peers: int, stalling: float, seed: int, parts: Parts) -> dict[str, Any]:
+async def play(peers: int, stalling: float, watching: float, seed: int, parts: Parts) -> dict[str, Any]:
     """Play a swarm, and return its figures."""
     manifest = replace(load_manifest("starter"), genesis=0, inline_bytes=1_000, max_message_bytes=2**17)
     hub, scorer = CountingHub(seed=seed, degree=DEGREE), SharedScorer()
@@ -216,6 +235,7 @@ async def play(peers: int, stalling: float, seed: int, parts: Parts) -> dict[str
     for each in rng.sample(swarm, round(stalling * peers)):
         each.stalls = True
     stalled = frozenset(each.node.peer_id for each in swarm if each.stalls)
+    figures.watching = frozenset(each.node.peer_id for each in rng.sample(swarm, round(watching * peers)))
     async with trio.open_nursery() as around:
         for each in swarm:
             await around.start(each.network.run)
@@ -232,7 +252,23 @@ async def play(peers: int, stalling: float, seed: int, parts: Parts) -> dict[str
         "seed": seed,
         **summary_of(figures.turns),
         "requests_a_minute": round(60 * figures.requests / peers / seconds, 1),
-        "answers_kb_a_second": round(figures.bytes / 1_000 / peers / seconds, 2),
+        "answers_kb_a_second": round(figures.answered / 1_000 / peers / seconds, 2),
+        **(watched(figures) if watching else {}),
+    }
+
+
+def watched(figures: Figures) -> dict[str, Any]:
+    """The share of the turns of other peers that watching peers know of, by who signed what was drawn."""
+    known: Counter[bool] = Counter()
+    turns: Counter[bool] = Counter()
+    for peer, envelope_id, issuer in figures.drawn:
+        if peer not in figures.watching:
+            turns[issuer in figures.watching] += 1
+            known[issuer in figures.watching] += (peer, envelope_id) in figures.noted
+    return {
+        "watching_peers": len(figures.watching),
+        "known_of_their_own": round(known[True] / turns[True], 4),
+        "known_of_others": round(known[False] / turns[False], 4),
     }
 
 
@@ -255,10 +291,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=int, default=100)
     parser.add_argument("--stalling", type=float, default=0.25, help="Share of the peers that stall.")
+    parser.add_argument("--watching", type=float, default=0.0, help="Share of the peers that watch.")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with memoised(WIRE) as wire:
-        playing = partial(play, given.peers, given.stalling, given.seed, replace(PARTS, wire=wire))
+        playing = partial(play, given.peers, given.stalling, given.watching, given.seed, replace(PARTS, wire=wire))
         found = trio.run(playing, clock=trio.testing.MockClock(autojump_threshold=0))
     sys.stdout.write(json.dumps(found) + "\n")
 
