@@ -175,7 +175,7 @@ class Config:
         unit="FOLDER",
     )
     listen: tuple[str, ...] = _setting(
-        ("/ip4/0.0.0.0/tcp/0",),
+        ("/ip4/0.0.0.0/tcp/0", "/ip6/::/tcp/0"),
         "Network",
         "Addresses to listen on: IP:PORT or a multiaddress. Port 0 takes a free port.",
         unit="ADDRESS",

@@ -341,7 +341,7 @@ async def check_addresses(config: Config, running: tuple[str, ...]) -> AsyncGene
         yield _reachable(running)
         return
     try:
-        listen = tuple(addresses.parse_listen(text) for text in config.listen)
+        listen = addresses.listening(config.listen)
         announce = tuple(addresses.parse_announce(text) for text in config.announce)
         addresses.check_port_free(listen)
         yield good("listen", ", ".join(listen))
@@ -431,7 +431,7 @@ async def check_bootstrap(text: str, manifest: Manifest, config: Config) -> tupl
 def _free_listen(config: Config) -> tuple[str, ...]:
     """Return the addresses to listen on, or loopback if they cannot be used: the node itself may be running."""
     try:
-        addresses.check_port_free([addresses.parse_listen(text) for text in config.listen])
+        addresses.check_port_free(addresses.listening(config.listen))
     except LocalError:
         return ("/ip4/127.0.0.1/tcp/0",)
     return config.listen

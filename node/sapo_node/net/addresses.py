@@ -140,6 +140,22 @@ def parse_listen(text: str) -> str:
     return address
 
 
+def listening(texts: Iterable[str]) -> tuple[str, ...]:
+    """The addresses to listen on. On a machine without IPv6 its wildcard is left out if there is another address."""
+    parsed = tuple(map(parse_listen, texts))
+    others = tuple(each for each in parsed if host_of(each) != "::")
+    return parsed if _has_ipv6() or not others else others
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::", 0))
+    except OSError:
+        return False
+    return True
+
+
 def parse_announce(text: str) -> str:
     """An address at which peers reach this node, without a trailing /p2p part. HOST:PORT is one, too."""
     shape = "such as /ip4/203.0.113.5/tcp/4001 or /dns4/node.example.org/tcp/4001"
@@ -338,7 +354,7 @@ def _why_not(text: str, error: OSError) -> LocalError:
 def expand(bound: Iterable[str]) -> tuple[str, ...]:
     """The addresses that peers can dial, from the bound addresses. A wildcard becomes every address of this machine.
 
-    Loopback addresses come last, because only nodes on this machine can use them.
+    Loopback addresses come last, because only nodes on this machine can use them. IPv4 comes before IPv6.
     """
     found: list[str] = []
     for text in bound:
@@ -353,4 +369,4 @@ def expand(bound: Iterable[str]) -> tuple[str, ...]:
             candidates.append(f"/ip4/127.0.0.1/tcp/{parts['tcp']}")
         found += [address for address in candidates if address.startswith(f"/{kind}/")]
     unique = list(dict.fromkeys(found))
-    return tuple(sorted(unique, key=lambda address: address.startswith(("/ip4/127.", "/ip6/::1/"))))
+    return tuple(sorted(unique, key=lambda each: (each.startswith(("/ip4/127.", "/ip6/::1/")), each.startswith("/ip6/"))))

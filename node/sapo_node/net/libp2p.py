@@ -76,7 +76,7 @@ class Libp2pNetwork:
         self.peer_id = peer_id
         self.addresses: tuple[str, ...] = ()
         self._settings = settings
-        self._listen = tuple(addresses.parse_listen(text) for text in settings.listen)
+        self._listen = addresses.listening(settings.listen)
         self._announce = tuple(addresses.parse_announce(text) for text in settings.announce)
         self._requests = requests
         self._admit = admit

@@ -52,7 +52,7 @@ class NetworkSettings:
     """The 32 secret bytes of our Ed25519 key."""
     network_id: str
     """Hexadecimal."""
-    listen: tuple[str, ...] = ("/ip4/0.0.0.0/tcp/0",)
+    listen: tuple[str, ...] = ("/ip4/0.0.0.0/tcp/0", "/ip6/::/tcp/0")
     announce: tuple[str, ...] = ()
     """Announced in place of the addresses that are found on this machine."""
     bootstrap: tuple[str, ...] = ()
@@ -69,4 +69,4 @@ class NetworkSettings:
     def require_usable(self) -> None:
         """Raise AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
         addresses.require_addresses(self.listen, self.announce, self.bootstrap)
-        addresses.check_port_free(tuple(addresses.parse_listen(text) for text in self.listen))
+        addresses.check_port_free(addresses.listening(self.listen))

@@ -1,4 +1,4 @@
-"""A node in a process of its own, to be killed: `peer_process.py <number> <network id> <listen> [<bootstrap>...]`.
+"""A node in a process of its own, to be killed: `peer_process.py <number> <network id> <listen>[,<listen>] [<bootstrap>...]`.
 
 Prints its address when it listens, then a line for each notice. It accepts every message. It answers each request with
 the peer ids of its peers that reserved, and every second asks each peer and meets the peers that it names.
@@ -31,7 +31,7 @@ async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> No
     settings = NetworkSettings(
         seed=seed,
         network_id=network_id,
-        listen=(listen,),
+        listen=tuple(listen.split(",")),
         bootstrap=bootstrap,
         discover=not bootstrap and listen.startswith("/ip4/0.0.0.0"),
     )

@@ -1,5 +1,7 @@
 """Multiaddresses: what is taken, what is refused, and what others are told."""
 
+import socket
+
 import pytest
 
 from sapo_node.net import addresses
@@ -157,6 +159,18 @@ def test_any_other_address_to_listen_on_is_refused_and_said_once(text: str) -> N
     with pytest.raises(addresses.AddressError) as refused:
         addresses.parse_listen(text)
     assert str(refused.value).count(repr(text)) == 1
+
+
+BOTH = ("/ip4/0.0.0.0/tcp/0", "/ip6/::/tcp/0")
+
+
+@pytest.mark.parametrize(("listen", "left"), [(BOTH, BOTH[:1]), (BOTH[1:], BOTH[1:])])
+def test_on_a_machine_without_ipv6_its_wildcard_is_left_out_if_another_address_is_left(
+    listen: tuple[str, ...], left: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert addresses.listening(listen) == listen
+    monkeypatch.setattr("socket.AF_INET6", socket.AF_APPLETALK)  # a family that no socket has here
+    assert addresses.listening(listen) == left
 
 
 def test_an_address_of_another_machine_is_not_said_to_be_busy() -> None:

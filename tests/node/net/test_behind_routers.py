@@ -167,6 +167,17 @@ def test_two_nodes_behind_routers_are_connected_by_a_peer_of_both(
     two.until(f"(connected to {one.peer_id})")
 
 
+def test_two_nodes_whose_routers_take_a_port_for_each_destination_are_connected_by_ipv6(
+    lab: Lab, node: StartNode
+) -> None:
+    relay, *inner = lab.host(), *(lab.host(lab.router(Nat.SYMMETRIC)) for _ in range(2))
+    public = node(relay, 1, 4001)
+    both = "/ip4/0.0.0.0/tcp/0,/ip6/::"
+    one, two = (node(each, number, 0, public.at(relay), on=both) for number, each in enumerate(inner, 2))
+    one.until(f"(connected to {two.peer_id})")
+    two.until(f"(connected to {one.peer_id})")
+
+
 def test_two_nodes_whose_ipv6_firewalls_let_only_answers_in_are_connected_by_a_peer_of_both(
     lab: Lab, node: StartNode
 ) -> None:
