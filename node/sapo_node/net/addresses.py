@@ -369,4 +369,6 @@ def expand(bound: Iterable[str]) -> tuple[str, ...]:
             candidates.append(f"/ip4/127.0.0.1/tcp/{parts['tcp']}")
         found += [address for address in candidates if address.startswith(f"/{kind}/")]
     unique = list(dict.fromkeys(found))
-    return tuple(sorted(unique, key=lambda each: (each.startswith(("/ip4/127.", "/ip6/::1/")), each.startswith("/ip6/"))))
+    return tuple(
+        sorted(unique, key=lambda each: (each.startswith(("/ip4/127.", "/ip6/::1/")), each.startswith("/ip6/")))
+    )

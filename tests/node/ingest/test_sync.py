@@ -214,6 +214,7 @@ async def test_a_banned_peer_gets_no_answer(validator, responder):
 async def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(validator, responder, author, monkeypatch):
     whole = round_of(author, 0)
     size = len(encode_delivery([message_of(whole)]))
+    monkeypatch.setattr(sync, "ASSURED_BURST_BYTES", 0.0)
     monkeypatch.setattr(sync, "BURST_BYTES", 1.5 * size + 20)
     responder = giver_of(validator)
     validator.message_store.put(whole)
@@ -227,6 +228,7 @@ async def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(valid
 
 async def test_all_askers_together_get_no_more_than_their_share(validator, author, monkeypatch):
     whole = round_of(author, 0)
+    monkeypatch.setattr(sync, "ASSURED_BURST_BYTES", 0.0)
     monkeypatch.setattr(sync, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
     responder = giver_of(validator)
     validator.message_store.put(whole)
@@ -234,12 +236,23 @@ async def test_all_askers_together_get_no_more_than_their_share(validator, autho
     assert [answer in (None, encode_delivery([])) for answer in answers] == [False, True]
 
 
+async def test_peers_that_request_without_end_keep_no_answer_from_another(validator, author, monkeypatch):
+    whole = round_of(author, 0)
+    monkeypatch.setattr(sync, "ALL_BURST_BYTES", 100_000.0)
+    responder = giver_of(validator)
+    validator.message_store.put(whole)
+    for n in range(10, 14):
+        while await responder.answer(peer_id(bytes([n]) * 32), encode_request(ListRequest(EPOCH))) is not None:
+            pass
+    assert await responder.answer(ASKER, encode_request(asked(whole))) == encode_delivery([message_of(whole)])
+
+
 async def test_asking_without_end_for_what_is_not_there_comes_to_an_end(validator, responder, author):
     request = encode_request(asked(round_of(author, 0)))
     answers = 0
     while await responder.answer(ASKER, request) is not None:
         answers += 1
-    assert answers == sync.BURST_BYTES // sync.LEAST_BYTES
+    assert answers == (sync.ASSURED_BURST_BYTES + sync.BURST_BYTES) // sync.LEAST_BYTES
     validator.clock.time += 1
     assert await responder.answer(ASKER, request) == encode_delivery([])
 
