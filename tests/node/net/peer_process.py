@@ -1,4 +1,6 @@
-"""A node in a process of its own, to be killed: `peer_process.py <number> <network id> <listen>[,<listen>] [<bootstrap>...]`.
+"""A node in a process of its own, to be killed:
+
+    peer_process.py <number> <network id> <listen>[,<listen>] [<bootstrap>...]
 
 Prints its address when it listens, then a line for each notice. It accepts every message. It answers each request with
 the peer ids of its peers that reserved, and every second asks each peer and meets the peers that it names.
