@@ -246,7 +246,7 @@ def values(metric: str, by_seed: Iterable[float]) -> str:
 
 
 def sharing() -> str:
-    """What sharing gains in four swarms."""
+    """The gain of sharing in four swarms."""
     rows = []
     for label, name, alone, shared in SHARING:
         summary = load(name)
@@ -296,7 +296,7 @@ def balance() -> str:
 
 
 def ceiling() -> str:
-    """What each kind of node gains over being alone, where peers are of unlike strength."""
+    """The gain of each kind of node over being alone, where peers are of unlike strength."""
     lines = []
     for label, name, role in CEILING:
         compared_arms = load(name)["comparisons"]
@@ -328,7 +328,7 @@ def _worst(cells: Cells, cost: str) -> str:
 
 
 def poison() -> str:
-    """What each poison does to nodes without filters and with them, by the number of the attacker's keys.
+    """The effect of each poison on nodes without filters and with them, by the number of the attacker's keys.
 
     The matrix of filters left out has later nodes than that of keys, so its cells count where they have as many seeds.
     """
@@ -355,7 +355,7 @@ def poison() -> str:
 
 
 def ablation() -> str:
-    """What a filter that is left out lets through, 64 keys."""
+    """The poison that each filter stops: the effect when it is left out, 64 keys."""
     cells = [cell for cell in load("ablation")["without"] if cell["keys"] == 64]
     whole = {cell["scenario"]: cell for cell in cells if not cell["without"]}
     lines = []
@@ -404,12 +404,12 @@ def poison_smollm2() -> str:
 
 
 def honest() -> str:
-    """What filters cost honest swarms."""
+    """The cost of filters for honest swarms."""
     return compared(HONEST, "honest swarm, with filters against without")
 
 
 def tried() -> str:
-    """What was tried, against nodes as they are."""
+    """Each variation that was tried, against nodes as they are."""
     return compared(TRIED, "tried")
 
 
@@ -522,7 +522,7 @@ def summaries() -> str:
 
 
 def gossip_cost() -> str:
-    """What gossip costs one peer of swarms of several sizes."""
+    """The cost of gossip for one peer of swarms of several sizes."""
     head = ("peers", "topics followed", "bodies", "rounds published", "messages/s", "kB/s", "of a core")
     rows = []
     for each in load("gossip_cost")["swarms"]:
@@ -561,7 +561,7 @@ def played_gossip() -> str:
 
 
 def soak() -> str:
-    """What the processes of the two nodes that no fault was done to hold, and how they grow."""
+    """The memory and open files of the two nodes that no fault was done to, and their growth."""
     head = ("node", "process", "memory, MiB", "growth, MiB/h", "open files", "growth, files/h")
     rows = []
     for each in load("soak")["growth"]:
@@ -575,7 +575,7 @@ def soak() -> str:
 
 
 def faults() -> str:
-    """How the lives of a swarm ended, each with one fault."""
+    """The ends of the lives of a swarm, each with one fault."""
     found = load("faults")["faults"]
     head = ("fault", "lives", "went on", "stopped with an error that says why", "killed")
     rows = [
