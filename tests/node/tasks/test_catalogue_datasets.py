@@ -364,7 +364,7 @@ def test_a_hostile_answer_never_earns_all_levels(dataset: str, count: int) -> No
         name
         for task in items(dataset, count)
         for name, text in HOSTILE.items()
-        if level(task, text.replace("ANSWER", task.answer)) == LEVELS
+        if text != task.answer and level(task, text.replace("ANSWER", task.answer)) == LEVELS
     ]
     assert earning == []
 
