@@ -40,6 +40,7 @@ from sapo_node.ingest.sync import ASSURED_BURST_BYTES, BURST_BYTES, LEAST_BYTES
 from sapo_node.ingest.validator import Ignored, ReplayWindow
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
+from sapo_node.net.address_book import BUCKET
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.host import CONNECTIONS
 from sapo_node.net.interface import Channel, PeerInfo
@@ -218,11 +219,12 @@ def tokens_taught(filters):
 
 @cache
 def hasty_groups():
+    """Of several rounds: in some tasks the answer follows from the last step alone."""
     attack = ATTACKS["poison-hasty"](kit())
-    [packet] = attack.act(AUTHOR, EPOCH)
-    rollout = open_message(packet.data, MANIFEST)
     verifier = verifier_of(Undefended(), validator(Undefended()))
-    groups = verified(trio.run(verifier.verify, rollout))
+    packets = [packet for _ in range(4) for packet in attack.act(AUTHOR, EPOCH)]
+    rollouts = [open_message(packet.data, MANIFEST) for packet in packets]
+    groups = [group for each in rollouts for group in verified(trio.run(verifier.verify, turn_of(verifier, each)))]
     return tuple(from_external(WeightedGroup(each, 1.0, external_advantages(each.levels))) for each in groups)
 
 
@@ -591,9 +593,9 @@ async def liar_fills_the_book(undefended):
         notify=lambda _: None,
         defences=undefended.network,
     )
-    for number in range(20):
+    for number in range(BUCKET):
         book.want(f"peer {number}", ["a"], by="liar")
-    return len(book.wanted()) == 20
+    return len(book.wanted()) == BUCKET
 
 
 async def old_friends_are_forgotten(undefended):

@@ -122,7 +122,7 @@ async def test_a_flood_evicts_no_rollout_of_a_peer_with_credit_that_came_by_the_
 ):
     far = authors(NEIGHBOURS, FAR)
     for neighbour, behind in zip(neighbours, far, strict=True):
-        validator.book.credit(name(behind), EACH)
+        validator.book.lottery.credit(name(behind), EACH)
         await bring(validator, neighbour, behind)
     await flood(validator, neighbours[:links], authors(keys, ATTACKERS))
     waits = kept(validator)
