@@ -215,11 +215,12 @@ class CountingHub(MemoryHub):
 
     async def ask(self, source: str, target: str, request: bytes) -> bytes:
         """Carry a request and its answer."""
-        if not is_for_bodies(request):
+        wanted = bodies_wanted(request)
+        if not wanted:
             return await super().ask(source, target, request)
         self.figures.requests += 1
         if target in self.figures.watching:
-            self.figures.noted.update((source, each) for each in bodies_wanted(request))
+            self.figures.noted.update((source, each) for each in wanted)
         answer = await super().ask(source, target, request)
         self.figures.answered += len(answer)
         return answer

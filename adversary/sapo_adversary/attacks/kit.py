@@ -219,7 +219,7 @@ class Attack(Threat):
     groups: ClassVar[int] = 4
     """Groups in a message. An honest node sends the same number at 4/4."""
     serves: ClassVar[bool] = True
-    """Whether peers get the bodies that these keys signed, where bodies are fetched."""
+    """True if the keys give the bodies that they signed to each peer that requests them."""
     answer_seconds: float = 0.0
     """Seconds for which a request for bodies waits."""
 
