@@ -98,6 +98,21 @@ def test_all_links_together_use_no_more_than_the_budget_for_all():
     assert shared.left("three", 1.0) == 2.0
 
 
+def test_a_link_has_its_assured_part_when_the_others_have_used_up_the_budget_for_all():
+    shared = LinkBudget(rate=1.0, burst=10.0, for_all=(2.0, 8.0), assured=(1.0, 2.0))
+    assert shared.take("one", 0.0, cost=10.0)
+    assert [shared.left(link, 0.0) for link in ("one", "two")] == [0.0, 2.0]
+    assert shared.take("two", 0.0, cost=2.0)
+    assert not shared.take("two", 0.0)
+
+
+def test_what_is_given_back_comes_back_to_all_links():
+    shared = LinkBudget(rate=1.0, burst=10.0, for_all=(2.0, 8.0), assured=(1.0, 2.0))
+    assert shared.take("one", 0.0, cost=10.0)
+    shared.give_back("one", 0.0, 10.0)
+    assert [shared.left(link, 0.0) for link in ("one", "two")] == [8.0, 10.0]
+
+
 def test_what_a_link_uses_beyond_its_budget_is_told_and_not_owed():
     budget = LinkBudget(rate=1.0, burst=5.0)
     assert budget.take_rest("link", 0.0, 8.0) == 3.0

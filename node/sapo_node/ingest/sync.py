@@ -70,7 +70,7 @@ BYTES_PER_SECOND, BURST_BYTES = 65_536.0, 2.0 * MAX_DELIVERY_BYTES
 ALL_BYTES_PER_SECOND, ALL_BURST_BYTES = 524_288.0, 8.0 * MAX_DELIVERY_BYTES
 """Bytes for all peers together."""
 ASSURED_BYTES_PER_SECOND, ASSURED_BURST_BYTES = 4_096.0, 32_768.0
-"""Bytes for one peer, however many others request: a few that request without end must not silence the node."""
+"""The part of them that the others cannot use: a few peers that request without end must not silence the node."""
 LEAST_BYTES = 512
 """Bytes that an answer costs at least: a request for nothing is not free."""
 _FRAME_BYTES = 5
@@ -103,9 +103,12 @@ class Responder:
         self._peers = peers
         self._ledger = ledger
         self._clock = swarm.clock
-        for_all = (ALL_BYTES_PER_SECOND, ALL_BURST_BYTES)
-        self._bytes = LinkBudget(rate=BYTES_PER_SECOND, burst=BURST_BYTES, for_all=for_all)
-        self._assured_bytes = LinkBudget(rate=ASSURED_BYTES_PER_SECOND, burst=ASSURED_BURST_BYTES)
+        self._bytes = LinkBudget(
+            rate=BYTES_PER_SECOND,
+            burst=BURST_BYTES,
+            for_all=(ALL_BYTES_PER_SECOND, ALL_BURST_BYTES),
+            assured=(ASSURED_BYTES_PER_SECOND, ASSURED_BURST_BYTES),
+        )
 
     async def answer(self, peer: str, data: bytes) -> bytes | None:
         """The answer to a peer's request; None closes the stream without one. Never raises, and waits only for bodies
@@ -122,8 +125,7 @@ class Responder:
         if isinstance(request, GetRequest) and request.hops:
             await self._pass_on(request, peer)
         now = self._clock.now()
-        left = max(self._assured_bytes.left(peer, now), self._bytes.left(peer, now))
-        room = int(min(left, MAX_DELIVERY_BYTES))
+        room = int(min(self._bytes.left(peer, now), MAX_DELIVERY_BYTES))
         if room < LEAST_BYTES:
             return None
         match request:
@@ -133,9 +135,7 @@ class Responder:
                 answer = self._delivery(request, room, peer)
             case PeersRequest():
                 answer = self._introductions(request, peer)
-        cost = max(len(answer), LEAST_BYTES)
-        if not self._assured_bytes.take(peer, now, cost):
-            self._bytes.take(peer, now, cost)
+        self._bytes.take(peer, now, cost=max(len(answer), LEAST_BYTES))
         return answer
 
     async def _pass_on(self, request: GetRequest, peer: str) -> None:

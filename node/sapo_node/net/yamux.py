@@ -28,10 +28,7 @@ import trio
 from libp2p.stream_muxer.muxer_multistream import MuxerMultistream
 from libp2p.stream_muxer.yamux import yamux
 
-from sapo_node.processes.link_budget import LinkBudget
-
-Rate = tuple[float, float]
-"""Tokens per second, and at once."""
+from sapo_node.processes.link_budget import LinkBudget, Rate
 
 READS, ASSURED_READS, SHARED_READS = (512.0, 2_048.0), (32.0, 256.0), (4_096.0, 16_384.0)
 """The most that the node reads from one peer, what each peer has however much others send, and what all peers share
@@ -47,17 +44,10 @@ PING_SECONDS = 10.0
 TICK_SECONDS, SILENT_TICKS = 10.0, 5  # closed 50 to 60 s after the last read; a peer may stall for 35 s
 
 
-class Budget:
+def budget_of(most: Rate, assured: Rate, shared: Rate) -> LinkBudget:
     """The budget of all connections of one node. A peer that reconnects goes on with the rest of its budget."""
-
-    def __init__(self, most: Rate, assured: Rate, shared: Rate) -> None:
-        """`most` of one peer, of which `assured` is its own, and the rest a part of what is `shared` by all."""
-        self._assured = LinkBudget(rate=assured[0], burst=assured[1])
-        self._beyond = LinkBudget(rate=most[0] - assured[0], burst=most[1] - assured[1], for_all=shared)
-
-    def take(self, peer: str, now: float) -> bool:
-        """Take one at `now` (seconds); False, and none taken, when there is none left for the peer."""
-        return self._assured.take(peer, now) or self._beyond.take(peer, now)
+    rate, burst = most
+    return LinkBudget(rate=rate, burst=burst, for_all=shared, assured=assured)
 
 
 class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
@@ -66,8 +56,8 @@ class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__({yamux.PROTOCOL_ID: BoundedYamux})
         self._budgets = (
-            Budget(READS, ASSURED_READS, SHARED_READS),
-            Budget(STREAMS_OPENED, ASSURED_STREAMS, SHARED_STREAMS),
+            budget_of(READS, ASSURED_READS, SHARED_READS),
+            budget_of(STREAMS_OPENED, ASSURED_STREAMS, SHARED_STREAMS),
         )
 
     async def new_conn(self, conn: Any, peer_id: Any) -> "BoundedYamux":
@@ -97,7 +87,9 @@ def grant_by_halves(stream: Any) -> Any:
 class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
     """The connection with one peer."""
 
-    def __init__(self, secured_conn: Any, peer_id: Any, reads: Budget, opened: Budget, *, is_initiator: bool) -> None:
+    def __init__(
+        self, secured_conn: Any, peer_id: Any, reads: LinkBudget, opened: LinkBudget, *, is_initiator: bool
+    ) -> None:
         super().__init__(secured_conn, peer_id, is_initiator=is_initiator)
         self._reads = reads
         self._opened = opened

@@ -1,8 +1,9 @@
 """Budgets of a link: how much of one resource a peer may use per second.
 
 A budget charges the link, which is the connection with a peer, and never the key that signed a message. A budget has a
-token bucket for each link, and may have a second bucket for all links together. The MAX_LINKS links that were used last
-keep their buckets, so that to reconnect gains nothing.
+token bucket for each link, and may have a second bucket for all links together. A part of a link's tokens may be
+assured: the link has them even when the other links have emptied the bucket for all. The MAX_LINKS links that were used
+last keep their buckets, so that to reconnect gains nothing.
 
 No budget is in seconds of CPU, because two runs of one simulation would differ. Each resource is counted in a unit to
 which the work is proportional.
@@ -14,6 +15,9 @@ which the work is proportional.
 from sapo_node.processes.bounded import Bounded
 
 MAX_LINKS = 4_096
+
+Rate = tuple[float, float]
+"""Tokens per second, and at once."""
 
 
 class _Bucket:
@@ -36,18 +40,21 @@ class _Bucket:
 class LinkBudget:
     """The budget of one resource."""
 
-    def __init__(self, *, rate: float, burst: float, for_all: tuple[float, float] | None = None) -> None:
-        """`rate` in tokens per second and `burst` in tokens, for each link. `for_all` is both, for all links."""
+    def __init__(self, *, rate: float, burst: float, for_all: Rate | None = None, assured: Rate = (0.0, 0.0)) -> None:
+        """`rate` in tokens per second and `burst` in tokens, for each link. `for_all` is both, for all links. `assured`
+        is both, for the part of each link that does not count for all.
+        """
         self._rate = rate
         self._burst = burst
         self._all = _Bucket(*for_all) if for_all else None
-        self._links: Bounded[str, _Bucket] = Bounded(MAX_LINKS)
+        self._assured = assured
+        self._links: Bounded[str, tuple[_Bucket, _Bucket]] = Bounded(MAX_LINKS)
 
     def left(self, link: str, now: float) -> float:
         """The tokens that a link can use at `now` (seconds)."""
-        bucket = self._links.get(link)
-        left = bucket.left(now) if bucket else self._burst
-        return min(left, self._all.left(now)) if self._all else left
+        bucket, assured = self._of(link)
+        left = bucket.left(now)
+        return min(left, assured.left(now) + self._all.left(now)) if self._all else left
 
     def take(self, link: str, now: float, cost: float = 1.0) -> bool:
         """Take `cost` tokens at `now` (seconds); False, and none taken, when there are fewer."""
@@ -64,15 +71,22 @@ class LinkBudget:
     def owe(self, link: str, now: float, cost: float) -> float:
         """Take `cost` tokens, also those that there are too few. Returns the seconds until they have come back."""
         self._spend(link, now, cost)
-        return max(0.0, -self._links[link].left(now) / self._rate)
+        bucket, _ = self._of(link)
+        return max(0.0, -bucket.left(now) / self._rate)
 
     def give_back(self, link: str, now: float, cost: float) -> None:
         """Give back tokens that were taken and not used."""
         self._spend(link, now, -cost)
 
+    def _of(self, link: str) -> tuple[_Bucket, _Bucket]:
+        """The bucket of a link, and the bucket of the part that is assured."""
+        return self._links.get(link) or (_Bucket(self._rate, self._burst), _Bucket(*self._assured))
+
     def _spend(self, link: str, now: float, cost: float) -> None:
-        bucket = self._links.get(link) or _Bucket(self._rate, self._burst)
-        self._links[link] = bucket
+        bucket, assured = self._links[link] = self._of(link)
         bucket.spend(now, cost)
         if self._all:
-            self._all.spend(now, cost)
+            # What is given back goes to all: the assured part of a link must not empty their bucket.
+            own = min(max(0.0, cost), assured.left(now))
+            assured.spend(now, own)
+            self._all.spend(now, cost - own)

@@ -36,7 +36,7 @@ from sapo_node.groups.levels import Levels
 from sapo_node.groups.messages import FILTERS, LearnerOptions, Sampled, TrainRequest, reason_of
 from sapo_node.groups.record import VerifiedGroup
 from sapo_node.ingest.fetch import HOP_SOURCES
-from sapo_node.ingest.sync import ASSURED_BURST_BYTES, BURST_BYTES, LEAST_BYTES
+from sapo_node.ingest.sync import BURST_BYTES, LEAST_BYTES
 from sapo_node.ingest.validator import Ignored, ReplayWindow
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
@@ -686,7 +686,7 @@ async def answers_have_no_end(undefended, node, fetcher, _peers):
     parts = {"message_store": node.message_store, "ledger": node.ledger, "fetcher": fetcher}
     responder = undefended.parts.responder(node.swarm, peers=list, **parts)
     wanted = encode_request(GetRequest(tuple(node.message_store.listing(EPOCH, 1, b"", 1))))
-    most = int((ASSURED_BURST_BYTES + BURST_BYTES) / LEAST_BYTES)
+    most = int(BURST_BYTES / LEAST_BYTES)
     answers = [await responder.answer(SENDER, wanted) for _ in range(most + 1)]
     return None not in answers
 

@@ -15,7 +15,7 @@ from libp2p.stream_muxer.yamux import yamux as library
 
 from sapo_node.net import yamux
 from sapo_node.net.interface import PeerGone, Requests
-from sapo_node.net.yamux import BoundedYamux, Budget, grant_by_halves
+from sapo_node.net.yamux import BoundedYamux, grant_by_halves
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Spawn, Start, Until
@@ -209,7 +209,7 @@ BUDGETS = {
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_floods_of_many_peers_are_taken_at_the_rate_that_all_share(kind: str, peers: int) -> None:
     most, assured, shared = BUDGETS[kind]
-    budget, seconds, taken = Budget(most, assured, shared), 2, 0
+    budget, seconds, taken = yamux.budget_of(most, assured, shared), 2, 0
     for tick in range(4 * seconds):
         for peer in range(peers):
             while budget.take(f"peer {peer}", tick / 4):
@@ -222,7 +222,7 @@ def test_floods_of_many_peers_are_taken_at_the_rate_that_all_share(kind: str, pe
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_a_peer_within_its_assured_rate_is_served_while_16_others_flood(kind: str) -> None:
     most, (rate, burst), shared = BUDGETS[kind]
-    budget = Budget(most, (rate, burst), shared)
+    budget = yamux.budget_of(most, (rate, burst), shared)
     for tick in range(round(10 * rate)):
         for peer in range(16):
             while budget.take(f"flood {peer}", tick / rate):
@@ -232,7 +232,7 @@ def test_a_peer_within_its_assured_rate_is_served_while_16_others_flood(kind: st
 
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_a_peer_that_connects_again_goes_on_with_what_it_had_left(kind: str) -> None:
-    budget, burst = Budget(*BUDGETS[kind]), BUDGETS[kind][0][1]
+    budget, burst = yamux.budget_of(*BUDGETS[kind]), BUDGETS[kind][0][1]
     assert sum(budget.take("a", 0.0) for _ in range(10_000)) == burst
     assert not budget.take("a", 0.0)
 
