@@ -30,8 +30,8 @@ from sapo_node.app.exchange import pull, resend
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
-from sapo_node.groups.codec import from_json
-from sapo_node.groups.messages import GroupReport, TrainRequest
+from sapo_node.groups.messages import GroupReport
+from sapo_node.groups.record import State
 from sapo_node.net.in_memory import MemoryHub
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.storage.context import SwarmContext
@@ -40,6 +40,7 @@ from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.storage.location import StateLocation
 from sapo_node.tasks import build_task
+from sapo_node.training.batch_log import BatchLog
 from sapo_protocol import LocalError, load_manifest, open_message
 from swarm_parts import KnowingScorer, Oracle, trained_groups
 
@@ -341,21 +342,22 @@ class FaultySwarm:
 def _check_training(database, folder, known):
     """Steps follow each other, no external group is trained twice, and no acknowledged round is lost."""
     step, learnt = checkpoint_in(folder)
-    rows = database.rows("SELECT step, request FROM batches ORDER BY step")
-    steps = [each for each, _ in rows]
+    batches = list(BatchLog(database).batches())
+    steps = [each.request.step for each in batches]
     missing = {*range(min(steps, default=0), max(steps, default=0))} - {*steps}
     assert all(each <= step for each in missing), f"batches {steps} after checkpoint {step}"
     groups, stand_ins = list(learnt), set()
-    for each, request in rows:
-        if each > step:
-            stored = from_json(TrainRequest, json.loads(request)).groups
+    for each in batches:
+        if each.request.step > step:
+            stored = each.request.groups
             groups += trained_of(stored)
             stand_ins |= {group.id for group in stored if group.stands_in}
     twice = [group for group, count in Counter(groups).items() if count > 1]
     assert not twice, f"trained twice: {twice}"
-    waiting = {"/".join(map(str, row)) for row in database.rows("SELECT peer, epoch, counter, k FROM pool")}
-    # A stand-in leaves the pool when the step that needs it has been trained.
-    assert not waiting & set(groups) - stand_ins, "what was trained on waits again"
+    rows = database.rows("SELECT peer, epoch, counter, k FROM groups WHERE state = ?", State.VERIFIED)
+    offered = {"/".join(map(str, row)) for row in rows}
+    # A stand-in stays on offer until the step that needs it has been trained.
+    assert not offered & set(groups) - stand_ins, "what was trained on is on offer again"
     newest = max([step, *steps])
     assert newest >= known.steps, f"round {known.steps} is lost: {newest}"
     known.steps = newest
