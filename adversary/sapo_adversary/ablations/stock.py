@@ -57,6 +57,7 @@ def parse_envelope(data: bytes, *, network_id: bytes, domain: str = ROLLOUT_DOMA
     with _boundary(Layer.ENVELOPE):
         protected, _, payload, signature = cbor2.loads(data).value
         issuer = cbor2.loads(protected)[4]
+        Ed25519PublicKey.from_public_bytes(issuer)  # refuses another length
         signed = cbor2.dumps(["Signature1", protected, cbor2.dumps([domain, network_id]), payload])
         return Sealed(issuer, payload, signature, signed, hashlib.sha256(signed).digest(), data)
 
@@ -66,7 +67,7 @@ def decode_header(payload: bytes, manifest: Manifest) -> Header:
     with _boundary(Layer.HEADER):
         value = cbor2.loads(payload)
         groups = [
-            GroupHeader(bytes(group["digest"]), tuple(group["claims"]), bytes(group["body"]))
+            GroupHeader(bytes(group["digest"]), tuple(map(int, group["claims"])), bytes(group["body"]))
             for group in value["groups"]
         ]
         header = Header(int(value["epoch"]), int(value["counter"]), tuple(groups))

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from attacked import attacked, poison, refused, violations
 from context import context_of
 from sapo_adversary.ablations import stock
+from sapo_adversary.ablations.defences import ablated
 from sapo_adversary.ablations.replacements import KeepsZeroAdvantage
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.corpus import corpus
@@ -20,6 +21,7 @@ from sapo_adversary.attacks.identity import ENCODINGS, elsewhere, flipped, resea
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.wire import TAGGED, twins
 from sapo_adversary.scoring import SharedScorer
+from sapo_node.app.node import PARTS
 from sapo_node.app.state import SCHEMA
 from sapo_node.gossip.verdict import Verdict
 from sapo_node.groups.record import Unusable
@@ -40,8 +42,8 @@ def key(number):
     return Key(private.public_key().public_bytes_raw(), private.sign)
 
 
-def validator(*trusted):
-    return ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(1), trusted=trusted)
+def validator(*trusted, parts=PARTS):
+    return ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(1), trusted=trusted, parts=parts)
 
 
 def attack(name, **options):
@@ -83,6 +85,21 @@ async def test_each_broken_message_is_refused_for_its_reason_and_each_unusual_on
         if reasons != expected or (not case.refused and verdict is not Verdict.ACCEPT):
             wrong[case.name] = (verdict, reasons)
     assert not wrong
+
+
+async def test_no_message_of_the_corpus_ends_a_node_that_decodes_as_a_library_does():
+    parts = ablated(["strict decoding"]).parts
+    authors = [key(number) for number in range(1, len(CORPUS) + 1)]
+    node = validator(*(each.peer for each in authors), parts=parts)
+    verifier = parts.verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, wire=parts.wire)
+    verified = 0
+    for number, (author, case) in enumerate(zip(authors, CORPUS, strict=True)):
+        kit = Kit(MANIFEST, [author], SCORER.solve, random.Random(number))
+        await node.verdict(case.make(Draft(kit, author, EPOCH, 3, groups=case.groups)), author.peer)
+        if turn := node.book.draw(Tier.FRIEND):
+            verified += 1
+            await verifier.verify(verifier.spare(turn))
+    assert verified > 0.3 * len(CORPUS)
 
 
 async def test_a_good_peer_is_served_throughout_the_corpus(author):
