@@ -52,7 +52,6 @@ ABOUT: Mapping[str, str] = {
     "led_astray": "those dials, for each honest node and each attacker",
     "streams": "most streams that others than honest nodes held open at one honest node",
     "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node; the most",
-    "mesh_taken": "share of an honest node's mesh that attackers held at the end; the mean",
     "slow_closed": "share of the streams that attackers kept waiting which honest nodes closed in time",
     "answered": "bytes of honest nodes' answers to requests in a second, in relation to the control's",
     "requests": "requests between honest nodes in a second, in relation to the control's",
@@ -175,7 +174,6 @@ def _gossip(record: Record, control: Record, attackers: int) -> dict[str, float]
         "slow_closed": _slow_closed(record[_REALTIME]["attackers"]),
         "streams": max(node["streams"] for node in nodes),
         "mesh_stay": max(max(node["stays"], default=0) for node in nodes),
-        "mesh_taken": fmean(node["taken"] for node in nodes),
         "pace": control[_REALTIME]["seconds"] / max(0.01, record[_REALTIME]["seconds"]),
         "honest_cpu": record[_REALTIME]["cpu_seconds"] / max(0.01, control[_REALTIME]["cpu_seconds"]),
     }

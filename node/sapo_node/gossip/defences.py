@@ -12,7 +12,7 @@ class GossipDefences:
     flood_publishing: bool = True
     """True if own messages go to all peers that follow their topic, and not only to the mesh."""
     gossip_repair: bool = True
-    """True if the node also offers messages to peers in back-off."""
+    """True if the node offers its latest messages to peers outside of its mesh."""
     dialled_mesh_peers: bool = True
     """True if the mesh always has some peers that this node dialled."""
     scored_mesh: bool = True

@@ -411,13 +411,14 @@ class Machine:
         for topic in self.topics.values():
             if topic.is_followed:
                 topic.tend(self._beat, now)
-        self._offer(now)
+        if self._defences.gossip_repair:
+            self._offer()
         self._recent.beat()
         self._served.clear()
         self._asked.clear()
         return self._take()
 
-    def _offer(self, now: float) -> None:
+    def _offer(self) -> None:
         """Offer the latest messages (IHAVE) to random peers outside of the mesh, those in back-off among them.
 
         A node that strangers drove out of its mesh would otherwise get no offers from the mesh peers that it lost. The
@@ -429,8 +430,6 @@ class Machine:
             if not topic.is_followed:
                 continue
             others = topic.followers - topic.mesh
-            if not self._defences.gossip_repair:
-                others = {peer for peer in others if not topic.is_in_back_off(peer, now)}
             for peer in self._swarm.sample(others, max(OFFERED_PEERS, len(others) // 4)):
                 offers.setdefault(peer, {})[name] = latest
         for peer, by_topic in offers.items():

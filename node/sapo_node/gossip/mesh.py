@@ -162,12 +162,9 @@ class Topic:
         return {peer for peer in self.followers - self.mesh if self._may_join(peer, now)}
 
     def _may_join(self, peer: str, now: float) -> bool:
-        if not self._swarm.peers[peer].outbox.is_open or self.is_in_back_off(peer, now):
+        if not self._swarm.peers[peer].outbox.is_open or self._back_off.get(peer, 0.0) > now:
             return False
         return not self._swarm.defences.scored_mesh or self._swarm.score(peer, now) >= 0
-
-    def is_in_back_off(self, peer: str, now: float) -> bool:
-        return self._back_off.get(peer, 0.0) > now
 
     def _dialled(self, peers: Iterable[str]) -> set[str]:
         """Those of the peers that this node dialled."""

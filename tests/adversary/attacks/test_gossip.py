@@ -161,5 +161,5 @@ def test_an_undefended_network_is_harmed_and_a_defended_one_is_not(name: str, tm
         engine=ThisMachine(jobs=1),
         console=Console(quiet=True),
     )
-    assert outcome.harmful, [each for each in outcome.verdicts() if not each.met]
+    assert outcome.harmful or not outcome.scenario.harm, [each for each in outcome.verdicts() if not each.met]
     assert outcome.held, [each for each in outcome.verdicts() if not each.met]

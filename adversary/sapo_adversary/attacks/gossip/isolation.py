@@ -3,15 +3,12 @@
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 from sapo_adversary.attacks.gossip.kit import BEAT_SECONDS, GossipKit, SilentSybils, Sybils
 from sapo_adversary.attacks.kit import peer_of
-
-if TYPE_CHECKING:
-    from sapo_adversary.attacks.gossip.peer import Link
 
 
 class Eclipse(SilentSybils):
@@ -120,9 +117,6 @@ class Censorship(Sybils):
         return author != peer_of(self.kit.victim)
 
 
-_BACK_OFF_SECONDS = 70.0
-
-
 class Freeloader(Sybils):
     """Peers sit in every mesh, receive messages and forward almost none.
 
@@ -135,15 +129,8 @@ class Freeloader(Sybils):
         """`forwards` is the share of messages that they forward."""
         super().__init__(kit)
         self._forwards = forwards
-        self._asked: dict[Link, float] = {}
 
     def passes_on(self, author: str) -> bool:
         """A share of the messages, at random."""
         del author
         return self.kit.rng.random() < self._forwards
-
-    async def heartbeat(self, link: "Link") -> None:
-        """Send GRAFT, not earlier than the back-off allows."""
-        if trio.current_time() >= self._asked.get(link, 0.0):
-            self._asked[link] = trio.current_time() + _BACK_OFF_SECONDS
-            await super().heartbeat(link)

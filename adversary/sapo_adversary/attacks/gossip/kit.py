@@ -84,7 +84,11 @@ BEAT_SECONDS = 2.0
 
 
 class Sybils(GossipAttack):
-    """Hosts that subscribe, send GRAFT every two seconds and forward the messages that the attack chooses."""
+    """Hosts that subscribe, send GRAFT every two seconds and forward the messages that the attack chooses.
+
+    A host that is pruned waits until its back-off has ended. An honest peer comes back only to a mesh that is too
+    small, so with each prune of a crowded mesh the hosts hold more of it.
+    """
 
     def __init__(self, kit: GossipKit) -> None:
         super().__init__(kit)
@@ -114,7 +118,8 @@ class Sybils(GossipAttack):
 
     async def heartbeat(self, link: "Link") -> None:
         """The packets of a host to an honest node at each heartbeat."""
-        await link.graft(self.kit.topic)
+        if link.may_graft:
+            await link.graft(self.kit.topic)
 
     async def play(self) -> None:
         """Run all hosts."""

@@ -4,8 +4,10 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any
 
+import trio
 from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
@@ -60,6 +62,11 @@ class Link:
     def open(self) -> bool:
         """True while the library knows of no end of the connection."""
         return not self.stream.muxed_conn.is_closed
+
+    @property
+    def may_graft(self) -> bool:
+        """True unless the honest node still keeps this host out of its mesh."""
+        return trio.current_time() > self.peer.kept_out.get(str(self.stream.muxed_conn.peer_id), -inf)
 
     async def write(self, data: bytes) -> None:
         """Send any bytes. Raises LinkLost."""
@@ -119,6 +126,8 @@ class Peer:
         self.host = host
         self.keys = keys
         self.links: dict[str, Link] = {}
+        self.kept_out: dict[str, float] = {}
+        """By honest peer, the time of trio's clock until which it keeps this host out of its mesh."""
         self._published = 0
 
     @property
@@ -175,6 +184,8 @@ class Peer:
             while True:
                 rpc = rpc_pb2.RPC()
                 rpc.ParseFromString(await read_varint_prefixed_bytes_limited(stream, _MOST_BYTES))
+                for prune in rpc.control.prune:
+                    self.kept_out[str(honest)] = trio.current_time() + prune.backoff
                 await hear(str(honest), rpc)
         except Exception:  # noqa: BLE001 - the library ends a stream in many ways
             self.links.pop(str(honest), None)

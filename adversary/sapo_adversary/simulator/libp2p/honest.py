@@ -178,7 +178,6 @@ class WatchedNetwork(Libp2pNetwork):
                 seen.heartbeats += 1
                 seen.meshed += lit
                 seen.dark = max(seen.dark, now - max(seen.lit, warm_at))
-                seen.taken = sum(peer not in honest for peer in mesh) / max(1, len(mesh))
             if lit:
                 seen.lit = now
             if service:

@@ -33,8 +33,6 @@ class Seen:
     """The longest time, in seconds, without one."""
     lit: float = 0.0
     """The time of the last one."""
-    taken: float = 0.0
-    """Share of its mesh that others than honest nodes held at the last of the heartbeats."""
     dials: int = 0
     strange_dials: int = 0
     """Dials to addresses without an honest node or an attacker."""
@@ -105,7 +103,6 @@ class Watch:
             "strange_dials": seen.strange_dials,
             "streams": seen.streams,
             "stays": sorted(seen.stays.values()),
-            "taken": round(seen.taken, 3),
             "restarts": seen.restarts,
         }
 
