@@ -50,6 +50,10 @@ EXPLAINED = {
 each value.
 """
 
+FAILED_TASKS = "{} of {} tasks failed in the sandbox; the first, of {}: {}"
+"""A line that ends with the reason, and is explained if the reason is."""
+
+_BEFORE_REASON = re.compile(".+?".join(map(re.escape, FAILED_TASKS.removesuffix("{}").split("{}"))))
 _PATTERNS = {
     meaning: re.compile("|".join(".+".join(map(re.escape, form.split("{}"))) for form in forms))
     for meaning, forms in EXPLAINED.items()
@@ -143,7 +147,8 @@ def sorted_out(lines: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
     explained: Counter[str] = Counter()
     unexplained: Counter[str] = Counter()
     for line in filter(None, lines):
-        meaning = next((meaning for meaning, pattern in _PATTERNS.items() if pattern.fullmatch(line)), None)
+        reason = _BEFORE_REASON.sub("", line, count=1)
+        meaning = next((meaning for meaning, pattern in _PATTERNS.items() if pattern.fullmatch(reason)), None)
         if meaning:
             explained[meaning] += 1
         else:

@@ -18,7 +18,7 @@ from research.soak import play
 from research.soak.__main__ import soak
 from research.soak.member import Member
 from research.soak.play import Soak
-from research.soak.report import EXPLAINED, slope, sorted_out
+from research.soak.report import EXPLAINED, FAILED_TASKS, slope, sorted_out
 from sapo_node.app.state import SCHEMA, state_folder
 from sapo_node.groups.record import State
 from sapo_node.storage.database import Database
@@ -81,7 +81,7 @@ def node_strings():
 
 
 def test_each_explained_line_is_one_that_a_node_still_writes():
-    explained = {form for forms in EXPLAINED.values() for form in forms}
+    explained = {FAILED_TASKS, *(form for forms in EXPLAINED.values() for form in forms)}
     assert explained - {*node_strings()} == set()
 
 
@@ -89,6 +89,7 @@ def test_each_explained_line_is_one_that_a_node_still_writes():
     "line",
     [
         "the learner failed while it restored step 5 (the learner process died); the node asks again",
+        "3 of 3 tasks failed in the sandbox; the first, of dice: the sandbox process died while it worked on a request",
         "the held-out evaluation after round 20 failed: the sandbox process died; the node tries again after round 21",
     ],
 )
@@ -100,6 +101,7 @@ def test_what_a_dead_learner_or_sandbox_makes_a_node_say_is_explained(line):
     "line",
     [
         "Traceback (most recent call last):",
+        "1 of 3 tasks failed in the sandbox; the first, of chain_sum: it took more than 2 s",
         "ERROR sapo_node.net.gossip_streams: the message handler failed; the message is ignored",
         "the network service failed (KeyError: 1) and starts again in 0.2 s",
         "so much was lost 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
