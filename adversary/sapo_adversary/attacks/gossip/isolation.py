@@ -20,6 +20,7 @@ class Eclipse(SilentSybils):
     """
 
     id = "eclipse"
+    pauses = (0.05, 0.1)
 
     def __init__(self, kit: GossipKit, *, at_once: int = 0) -> None:
         super().__init__(kit)

@@ -90,6 +90,9 @@ class Sybils(GossipAttack):
     small, so with each prune of a crowded mesh the hosts hold more of it.
     """
 
+    pauses: ClassVar[tuple[float, float]] = (0.3, 0.6)
+    """The least and the most seconds after which a host dials again."""
+
     def __init__(self, kit: GossipKit) -> None:
         super().__init__(kit)
         self._seen: list[dict[bytes, None]] = [{} for _ in range(kit.count)]
@@ -159,7 +162,7 @@ class Sybils(GossipAttack):
                 peer.links.pop(peer_of(address), None)
             except Exception:  # noqa: BLE001 - lost, and sought again
                 peer.links.pop(peer_of(address), None)
-            await trio.sleep(self.kit.rng.uniform(0.3, 0.6))
+            await trio.sleep(self.kit.rng.uniform(*self.pauses))
 
     async def _heard(self, number: int, peer: "Peer", sender: str, message: Any) -> None:
         seen = self._seen[number]
