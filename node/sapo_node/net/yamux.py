@@ -45,7 +45,10 @@ TICK_SECONDS, SILENT_TICKS = 10.0, 5  # closed 50 to 60 s after the last read; a
 
 
 def budget_of(most: Rate, assured: Rate, shared: Rate) -> LinkBudget:
-    """The budget of all connections of one node. A peer that reconnects goes on with the rest of its budget."""
+    """The budget of all connections of one node. A peer that reconnects goes on with the rest of its budget.
+
+    One peer has `most`. Of that, `assured` is its own, and the rest is a part of what is `shared` by all.
+    """
     rate, burst = most
     return LinkBudget(rate=rate, burst=burst, for_all=shared, assured=assured)
 

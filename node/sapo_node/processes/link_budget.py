@@ -86,7 +86,8 @@ class LinkBudget:
         bucket, assured = self._links[link] = self._of(link)
         bucket.spend(now, cost)
         if self._all:
-            # What is given back goes to all: the assured part of a link must not empty their bucket.
+            # Tokens that are given back go to the bucket for all. If they went to the assured part, a link that takes
+            # tokens and gives them back would empty the bucket for all.
             own = min(max(0.0, cost), assured.left(now))
             assured.spend(now, own)
             self._all.spend(now, cost - own)
